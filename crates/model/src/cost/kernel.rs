@@ -1,0 +1,164 @@
+//! What a kernel spends on memory: on device memory, and on host memory that it uses in place.
+
+use crate::{Access, Pattern, Profile};
+
+/// Bytes that device and link move at least for one access (a sector).
+pub const SECTOR_BYTES: u32 = 32;
+
+/// A launch and the wait for it, for a kernel that does nothing.
+pub fn launch_and_wait_ns(profile: &Profile) -> f64 {
+    let calls = &profile.calls;
+    calls.launch_call_ns.value
+        + calls.launch_start_ns.value
+        + calls.kernel_floor_ns.value
+        + calls.sync_return_ns.value
+}
+
+/// A kernel's traffic to a range of device memory of `bytes`, in whole sectors.
+pub fn kernel_device_memory_ns(profile: &Profile, pattern: Pattern, bytes: u64) -> f64 {
+    let kernel = &profile.kernel;
+    match pattern {
+        Pattern::Sequential { .. } => {
+            pattern.useful_bytes(bytes) / kernel.device_memory_bytes_per_s.value * 1e9
+        }
+        Pattern::Strided {
+            element_bytes,
+            stride_bytes,
+        } => {
+            // Elements closer than a sector share it: then the whole range moves.
+            let elements = bytes.div_ceil(u64::from(stride_bytes.max(element_bytes).max(1)));
+            let moved = (elements as f64 * in_sectors(element_bytes)).min(bytes as f64);
+            moved / kernel.device_memory_bytes_per_s.value * 1e9
+        }
+        Pattern::Random { row_bytes, count } => {
+            let rate = kernel.device_random_sector_bytes_per_s.value;
+            count as f64 * in_sectors(row_bytes) / rate * 1e9
+        }
+    }
+}
+
+/// A kernel's accesses to a range of host memory of `bytes`, used in place, that are spread over
+/// `footprint_bytes`: one latency, then useful bytes over their rate.
+///
+/// Random rows come from the profile's table. For strides, the profile's curve gives touches a
+/// second of 4-byte elements; a larger element uses as many touches, up to the sequential rate.
+pub fn zero_copy_ns(
+    profile: &Profile,
+    access: Access,
+    pattern: Pattern,
+    bytes: u64,
+    footprint_bytes: u64,
+) -> f64 {
+    let useful = pattern.useful_bytes(bytes);
+    if useful <= 0.0 {
+        return 0.0;
+    }
+    let kernel = &profile.kernel;
+    let in_order = match access {
+        Access::Read => kernel.zero_copy_read_bytes_per_s.value,
+        Access::Write => kernel.zero_copy_write_bytes_per_s.value,
+    };
+    let curves = &profile.curves;
+    let rate = match pattern {
+        Pattern::Sequential { .. } => in_order,
+        Pattern::Strided {
+            element_bytes,
+            stride_bytes,
+        } => {
+            let rate = curves
+                .zero_copy_strided
+                .rate_bytes_per_s(f64::from(stride_bytes.max(1)));
+            (rate / 4.0 * f64::from(element_bytes)).min(in_order)
+        }
+        Pattern::Random { row_bytes, .. } => {
+            let (row, footprint) = (f64::from(row_bytes), footprint_bytes as f64);
+            curves
+                .zero_copy_rows
+                .rate_bytes_per_s(row, footprint)
+                .min(in_order)
+        }
+    };
+    kernel.zero_copy_latency_ns.value + useful / rate * 1e9
+}
+
+fn in_sectors(bytes: u32) -> f64 {
+    f64::from(bytes.div_ceil(SECTOR_BYTES)) * f64::from(SECTOR_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(pattern: Pattern, bytes: u64, footprint: u64) -> f64 {
+        let ns = zero_copy_ns(&Profile::h200(), Access::Read, pattern, bytes, footprint);
+        pattern.useful_bytes(bytes) / ns
+    }
+
+    fn rows(row_bytes: u32, footprint: u64) -> f64 {
+        let count = 1 << 24;
+        rate(Pattern::Random { row_bytes, count }, footprint, footprint)
+    }
+
+    #[test]
+    fn h200_zero_copy_matches_the_measured_tables() {
+        let near = |got: f64, want: f64| assert!((got / want - 1.0).abs() < 0.15, "{got} {want}");
+        near(
+            rate(Pattern::Sequential { passes: 1.0 }, 1 << 30, 1 << 30),
+            50.9,
+        );
+        for (k, want) in [
+            (2, 25.6),
+            (4, 12.8),
+            (8, 6.4),
+            (16, 3.6),
+            (32, 2.5),
+            (64, 2.6),
+        ] {
+            let (element_bytes, stride_bytes) = (4, 4 * k);
+            let strided = Pattern::Strided {
+                element_bytes,
+                stride_bytes,
+            };
+            near(rate(strided, 1 << 30, 1 << 30), want);
+        }
+        near(rows(128, 1 << 28), 51.0);
+        near(rows(128, 1 << 30), 14.9);
+        near(rows(32, 4 << 30), 1.6);
+        near(rows(1024, 8 << 30), 44.3);
+        near(rows(4, 32 << 30), 0.15);
+    }
+
+    #[test]
+    fn h200_launch_and_wait_is_the_measured_sum() {
+        assert_eq!(launch_and_wait_ns(&Profile::h200()), 8300.0);
+    }
+
+    #[test]
+    fn device_memory_moves_whole_sectors() {
+        let h200 = Profile::h200();
+        let random = Pattern::Random {
+            row_bytes: 4,
+            count: 1 << 30,
+        };
+        let rate = (4u64 << 30) as f64 / kernel_device_memory_ns(&h200, random, 4 << 30);
+        assert!((rate / 160.0 - 1.0).abs() < 0.01, "{rate}");
+        let all = kernel_device_memory_ns(&h200, Pattern::Sequential { passes: 1.0 }, 1 << 30);
+        let every_second = Pattern::Strided {
+            element_bytes: 4,
+            stride_bytes: 8,
+        };
+        assert_eq!(kernel_device_memory_ns(&h200, every_second, 1 << 30), all);
+    }
+
+    #[test]
+    fn nothing_touched_costs_nothing() {
+        let none = Pattern::Random {
+            row_bytes: 4,
+            count: 0,
+        };
+        assert_eq!(
+            zero_copy_ns(&Profile::h200(), Access::Read, none, 1 << 20, 1 << 20),
+            0.0
+        );
+    }
+}
