@@ -1,0 +1,93 @@
+//! What to simulate: a machine, when its work takes effect, and what it refuses.
+
+use crate::Policy;
+use pinfold_model::Profile;
+
+/// What a [`Sim`](crate::Sim) simulates. Built from a profile and changed by the methods.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    pub(crate) profile: Profile,
+    pub(crate) policy: Policy,
+    pub(crate) split_addresses: bool,
+    pub(crate) poison: Option<bool>,
+    pub(crate) pin_limit_bytes: Option<u64>,
+    pub(crate) register_limit_bytes: Option<u64>,
+    pub(crate) register_limit_segments: Option<u64>,
+    pub(crate) write_combined_limit_bytes: Option<u64>,
+}
+
+impl SimOptions {
+    /// The profile's machine, eager, with the profile's limits.
+    pub fn new(profile: Profile) -> Self {
+        SimOptions {
+            policy: Policy::Eager,
+            split_addresses: false,
+            poison: None,
+            pin_limit_bytes: profile.limits.pinned_bytes,
+            register_limit_bytes: profile.limits.registration_bytes,
+            register_limit_segments: None,
+            write_combined_limit_bytes: None,
+            profile,
+        }
+    }
+
+    /// When operations take effect.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Gives page-locked memory device addresses that differ from its host addresses, and says so
+    /// in the capabilities.
+    #[must_use]
+    pub fn split_addresses(mut self, split: bool) -> Self {
+        self.split_addresses = split;
+        self
+    }
+
+    /// So many devices, each like the profile's first.
+    ///
+    /// A number of 0 makes a machine without devices.
+    #[must_use]
+    pub fn devices(mut self, count: u32) -> Self {
+        let first = self.profile.devices.first().cloned();
+        self.profile.devices = first.into_iter().cycle().take(count as usize).collect();
+        self
+    }
+
+    /// Whether fresh device memory, and the targets of copies in flight to the host, hold the byte
+    /// 0xA5 instead of zeros or the old contents. Unless set: yes, except under the eager policy.
+    #[must_use]
+    pub fn poison(mut self, poison: bool) -> Self {
+        self.poison = Some(poison);
+        self
+    }
+
+    /// Most page-locked bytes in all, allocated and registered; more fail with `OutOfMemory`.
+    #[must_use]
+    pub fn pin_limit(mut self, bytes: Option<u64>) -> Self {
+        self.pin_limit_bytes = bytes;
+        self
+    }
+
+    /// Most bytes in one registration, and most registrations at a time; more fail with
+    /// `OutOfMemory`.
+    #[must_use]
+    pub fn register_limit(mut self, bytes: u64, segments: u64) -> Self {
+        self.register_limit_bytes = Some(bytes);
+        self.register_limit_segments = Some(segments);
+        self
+    }
+
+    /// Most bytes of one write-combined allocation; more fail with `OutOfMemory`.
+    #[must_use]
+    pub fn write_combined_limit(mut self, bytes: u64) -> Self {
+        self.write_combined_limit_bytes = Some(bytes);
+        self
+    }
+
+    pub(crate) fn poisons(&self) -> bool {
+        self.poison.unwrap_or(self.policy != Policy::Eager)
+    }
+}
