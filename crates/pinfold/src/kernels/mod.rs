@@ -1,0 +1,14 @@
+//! The built-in kernels, with safe launches: each wrapper checks lengths and contents before the
+//! kernel could go wrong.
+//!
+//! [`dot`] dot product · [`cg`] conjugate gradients · [`read`] reading in place, for measurements.
+//! Sources, PTX and twins are in `pinfold-kernels`.
+
+pub mod cg;
+pub mod dot;
+pub mod read;
+mod reduce;
+
+pub use pinfold_kernels::CellWords;
+pub use pinfold_kernels::memory::splitmix64;
+pub use reduce::{CellBuffer, IntoSink, Sink};

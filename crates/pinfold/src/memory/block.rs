@@ -1,0 +1,139 @@
+//! A block of memory in use: where it is, why it is there, and which streams use it.
+
+use super::source::RawBlock;
+use super::{MemoryInner, Placement};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::stream::order::{StreamOrder, UseLog};
+use parking_lot::Mutex;
+use pinfold_hal::{DeviceAddr, HostAddr};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A block in use. Dropping it hands the memory back once the device is done with it.
+pub(crate) struct Block {
+    memory: Arc<MemoryInner>,
+    placement: Placement,
+    raw: RawBlock,
+    /// True once the memory was given back.
+    closed: AtomicBool,
+    uses: Mutex<UseLog>,
+}
+
+impl Block {
+    pub(crate) fn new(memory: Arc<MemoryInner>, raw: RawBlock, placement: Placement) -> Arc<Self> {
+        memory.counters.taken(&raw);
+        Arc::new(Block { memory, placement, raw, closed: AtomicBool::new(false), uses: Mutex::default() })
+    }
+
+    pub(crate) fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.raw.bytes
+    }
+
+    /// Where the host sees it; `None` for device memory and for an empty block.
+    pub(crate) fn host(&self) -> Option<HostAddr> {
+        self.raw.host
+    }
+
+    /// The device whose first use made the block possible, to declare host work to.
+    pub(crate) fn first_device(&self) -> &Device {
+        &self.memory.devices[0]
+    }
+
+    /// Where the device sees it.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`].
+    pub(crate) fn device_addr(&self, device: &Device) -> Result<DeviceAddr> {
+        match self.raw.device.iter().find(|(id, _)| *id == device.id()) {
+            Some((_, addr)) => Ok(*addr),
+            None if self.bytes() == 0 => Ok(DeviceAddr(0)),
+            None => Err(self.out_of_reach(device)),
+        }
+    }
+
+    /// Checks that copies by the device may use the block.
+    pub(crate) fn check_reach(&self, device: &Device) -> Result<()> {
+        if self.memory.devices.contains(device) { Ok(()) } else { Err(self.out_of_reach(device)) }
+    }
+
+    fn out_of_reach(&self, device: &Device) -> Error {
+        Error::WrongDevice {
+            kind: self.placement.kind(),
+            device: device.index(),
+            site: self.placement.site(),
+        }
+    }
+
+    /// What a new operation on the stream has to wait for.
+    pub(crate) fn conflicts(
+        &self,
+        stream: &Arc<StreamOrder>,
+        writes: bool,
+        found: &mut SmallVec<[(Arc<StreamOrder>, u64); 4]>,
+    ) {
+        self.uses.lock().conflicts(stream, writes, found);
+    }
+
+    /// Notes a use.
+    pub(crate) fn note_use(&self, stream: &Arc<StreamOrder>, place: u64, writes: bool) {
+        self.uses.lock().note(stream, place, writes);
+    }
+
+    /// Says that somebody will wait for the uses so far.
+    pub(crate) fn want(&self) {
+        self.uses.lock().want();
+    }
+
+    /// Waits for all uses. The log is taken out meanwhile, so that no lock is held.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let mut log = std::mem::take(&mut *self.uses.lock());
+        let outcome = log.wait();
+        if outcome.is_err() {
+            *self.uses.lock() = log;
+        }
+        outcome
+    }
+
+    /// True once no device uses it. Never waits.
+    pub(crate) fn is_done(&self) -> Result<bool> {
+        let log = std::mem::take(&mut *self.uses.lock());
+        let outcome = log.is_done();
+        if !matches!(outcome, Ok(true)) {
+            *self.uses.lock() = log;
+        }
+        outcome
+    }
+
+    /// Gives the memory back although others may still hold the block, which they must not use any
+    /// more. The caller has waited for the device.
+    pub(crate) fn close(&self) {
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            self.memory.counters.given_back(&self.raw);
+            self.memory.source.release(self.raw.without_keep());
+        }
+    }
+
+    /// Takes the memory out of a block that no device uses, for a caller who gives it back himself.
+    pub(crate) fn take(mut self) -> RawBlock {
+        self.closed.store(true, Ordering::Release);
+        self.memory.counters.given_back(&self.raw);
+        let empty = RawBlock::empty(self.raw.kind);
+        std::mem::replace(&mut self.raw, empty)
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if !*self.closed.get_mut() {
+            let raw = std::mem::replace(&mut self.raw, RawBlock::empty(self.placement.kind()));
+            let log = std::mem::take(self.uses.get_mut());
+            self.memory.retired.retire(raw, log, &*self.memory.source, &self.memory.counters);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! From what memory is for, and what was measured here, to a kind of memory.
+
+use super::{MemoryInner, Reason, ReasonCode};
+use pinfold_model::MemoryKind;
+use serde::Serialize;
+
+/// What memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Use {
+    /// The host writes it, the device takes copies.
+    Upload,
+    /// The device copies results into it, the host reads.
+    Download,
+    /// Copied both ways, or handed from device to device.
+    Exchange,
+    /// The host writes it, kernels read it in place.
+    UploadInPlace,
+    /// Kernels use it in place, the host reads and writes it.
+    ZeroCopy,
+}
+
+/// What was measured on this machine and decides between kinds. Rates in bytes a second.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// Copies to the device from page-locked memory.
+    pub upload_page_locked: f64,
+    /// Copies to the device from write-combined memory.
+    pub upload_write_combined: f64,
+    /// Sequential reads by a kernel of mapped memory.
+    pub read_mapped: f64,
+    /// Sequential reads by a kernel of mapped write-combined memory.
+    pub read_mapped_write_combined: f64,
+}
+
+impl Use {
+    /// True where memory of the kind can serve this use at all. Write-combined memory is only for
+    /// uses in which the host never reads; kernels reach only mapped memory.
+    pub fn allows(self, kind: MemoryKind) -> bool {
+        use MemoryKind::{Mapped, MappedWriteCombined, PageLocked, Pageable, WriteCombined};
+        match self {
+            Use::Upload => {
+                matches!(kind, Pageable | PageLocked | WriteCombined | Mapped | MappedWriteCombined)
+            }
+            Use::Download | Use::Exchange => matches!(kind, Pageable | PageLocked | Mapped),
+            Use::UploadInPlace => matches!(kind, Mapped | MappedWriteCombined),
+            Use::ZeroCopy => kind == Mapped,
+        }
+    }
+}
+
+/// Write-combining gives up every read by the host; it is chosen only where it gains at least
+/// this much, well above the spread of a short measurement.
+const WRITE_COMBINED_GAIN_MIN: f64 = 1.05;
+
+impl Measured {
+    /// True where copies from write-combined memory are clearly faster.
+    pub fn write_combining_pays_for_copies(&self) -> bool {
+        self.upload_write_combined >= WRITE_COMBINED_GAIN_MIN * self.upload_page_locked
+    }
+
+    /// True where kernels read write-combined memory clearly faster.
+    pub fn write_combining_pays_in_place(&self) -> bool {
+        self.read_mapped_write_combined >= WRITE_COMBINED_GAIN_MIN * self.read_mapped
+    }
+}
+
+/// A kind, and why.
+pub(crate) struct Decision {
+    pub(crate) kind: MemoryKind,
+    pub(crate) reason: Reason,
+}
+
+pub(crate) fn decide(usage: Use, memory: &MemoryInner, asked: Option<MemoryKind>) -> Decision {
+    if let Some(kind) = asked {
+        let reason = Reason::new(ReasonCode::Asked, format!("{kind} was asked for by name"));
+        return Decision { kind, reason };
+    }
+    let measured = memory.measured.lock().clone();
+    let integrated = memory.devices.iter().all(|d| d.info().capabilities.integrated);
+    match usage {
+        Use::Upload | Use::Download | Use::Exchange if integrated => Decision {
+            kind: MemoryKind::Mapped,
+            reason: Reason::new(
+                ReasonCode::SharedMemory,
+                "the device shares the host's memory, so that no copy is needed",
+            ),
+        },
+        Use::Upload => upload(measured.as_deref()),
+        Use::Download => Decision {
+            kind: MemoryKind::PageLocked,
+            reason: Reason::new(
+                ReasonCode::DirectCopy,
+                "the device copies straight into page-locked memory; write-combined memory is never \
+                 used for results, since the host would read it uncached",
+            ),
+        },
+        Use::Exchange => Decision {
+            kind: MemoryKind::PageLocked,
+            reason: Reason::new(
+                ReasonCode::DirectCopy,
+                "host and device both read and write it: page-locked and cached",
+            ),
+        },
+        Use::UploadInPlace => upload_in_place(measured.as_deref()),
+        Use::ZeroCopy => Decision {
+            kind: MemoryKind::Mapped,
+            reason: Reason::new(
+                ReasonCode::InPlace,
+                "kernels use it in place; the host reads it too, so it is cached",
+            ),
+        },
+    }
+}
+
+fn upload(measured: Option<&Measured>) -> Decision {
+    let (kind, code, text) = match measured {
+        None => (
+            MemoryKind::PageLocked,
+            ReasonCode::DirectCopy,
+            "the device copies straight from page-locked memory; write-combining was not measured here, \
+             so it is not used"
+                .to_owned(),
+        ),
+        Some(m) => {
+            let (locked, combined) = (m.upload_page_locked, m.upload_write_combined);
+            let figures = format!("{} against {}", rate(combined), rate(locked));
+            if m.write_combining_pays_for_copies() {
+                let text = format!("write-combining pays for uploads here: {figures} page-locked");
+                (MemoryKind::WriteCombined, ReasonCode::WriteCombiningPays, text)
+            } else {
+                let text = format!("write-combining gains nothing here: {figures} page-locked");
+                (MemoryKind::PageLocked, ReasonCode::DirectCopy, text)
+            }
+        }
+    };
+    Decision { kind, reason: Reason::new(code, text) }
+}
+
+fn upload_in_place(measured: Option<&Measured>) -> Decision {
+    let (kind, code, text) = match measured {
+        None => (
+            MemoryKind::Mapped,
+            ReasonCode::InPlace,
+            "kernels read it in place; write-combining was not measured here, so it is not used".to_owned(),
+        ),
+        Some(m) => {
+            let (mapped, combined) = (m.read_mapped, m.read_mapped_write_combined);
+            let figures = format!("{} against {}", rate(combined), rate(mapped));
+            if m.write_combining_pays_in_place() {
+                let text = format!("kernels read write-combined memory faster here: {figures}");
+                (MemoryKind::MappedWriteCombined, ReasonCode::WriteCombiningPays, text)
+            } else {
+                let text = format!(
+                    "kernels read it in place; write-combining gains nothing here: {figures}"
+                );
+                (MemoryKind::Mapped, ReasonCode::InPlace, text)
+            }
+        }
+    };
+    Decision { kind, reason: Reason::new(code, text) }
+}
+
+fn rate(bytes_per_s: f64) -> String {
+    format!("{:.1} GB/s", bytes_per_s / 1e9)
+}

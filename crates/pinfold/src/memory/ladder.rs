@@ -1,0 +1,120 @@
+//! The ladder: what to try when a kind of memory cannot be had. Every step is visible.
+
+use super::decide::Decision;
+use super::source::RawBlock;
+use super::{LadderStep, MemoryInner, Placement, Rules};
+use crate::error::{Bytes, Error, HostMemoryError, Result};
+use pinfold_hal::{DriverError, ErrorCode};
+use pinfold_machine::Machine;
+use pinfold_model::MemoryKind;
+use std::panic::Location;
+
+/// A rung: a kind, in one piece or several.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Rung {
+    kind: MemoryKind,
+    in_pieces: bool,
+}
+
+const fn whole(kind: MemoryKind) -> Rung {
+    Rung { kind, in_pieces: false }
+}
+
+const fn pieces(kind: MemoryKind) -> Rung {
+    Rung { kind, in_pieces: true }
+}
+
+/// What is tried for a kind, in order. Memory that kernels use in place has no rung below mapped:
+/// they could not reach it.
+fn rungs(kind: MemoryKind) -> &'static [Rung] {
+    use MemoryKind::{Mapped, MappedWriteCombined, PageLocked, Pageable, WriteCombined};
+    const WRITE_COMBINED: &[Rung] =
+        &[whole(WriteCombined), whole(PageLocked), pieces(PageLocked), whole(Pageable)];
+    const PAGE_LOCKED: &[Rung] = &[whole(PageLocked), pieces(PageLocked), whole(Pageable)];
+    const MAPPED_WRITE_COMBINED: &[Rung] =
+        &[whole(MappedWriteCombined), whole(Mapped), pieces(Mapped)];
+    const MAPPED: &[Rung] = &[whole(Mapped), pieces(Mapped)];
+    const PAGEABLE: &[Rung] = &[whole(Pageable)];
+    match kind {
+        WriteCombined => WRITE_COMBINED,
+        MappedWriteCombined => MAPPED_WRITE_COMBINED,
+        Mapped => MAPPED,
+        Pageable => PAGEABLE,
+        _ => PAGE_LOCKED,
+    }
+}
+
+/// Gets memory for a decision, stepping down where that is allowed.
+pub(super) fn acquire(
+    memory: &MemoryInner,
+    decision: Decision,
+    bytes: u64,
+    rules: Rules,
+    site: &'static Location<'static>,
+) -> Result<(RawBlock, Placement)> {
+    let Decision { kind, reason } = decision;
+    let placed = |kind| Placement::new(kind, bytes, reason.clone(), site);
+    if bytes == 0 {
+        return Ok((RawBlock::empty(kind), placed(kind)));
+    }
+    if kind != MemoryKind::Pageable {
+        memory.devices.iter().try_for_each(crate::device::Device::ensure_open)?;
+    }
+    let mut tried = Vec::new();
+    for rung in rungs(kind) {
+        if rules.strict && rung.kind != kind {
+            break;
+        }
+        let attempt = if rung.in_pieces {
+            memory.source.acquire_host_in_pieces(rung.kind, bytes)
+        } else {
+            memory.source.acquire_host(rung.kind, bytes)
+        };
+        match attempt {
+            Ok(raw) => {
+                if !tried.is_empty() {
+                    memory.counters.stepped_down();
+                }
+                let pieces = raw.pieces();
+                return Ok((raw, placed(rung.kind).with_ladder(tried, pieces)));
+            }
+            Err(error) if error.code.is_sticky() => {
+                return Err(Error::Driver { doing: "getting host memory", source: error });
+            }
+            Err(error) => tried.push(step(*rung, &error)),
+        }
+    }
+    let limit = likely_limit(bytes);
+    let error = HostMemoryError { bytes, wanted: kind, tried, strict: rules.strict, limit, site };
+    Err(Error::HostMemory(Box::new(error)))
+}
+
+fn step(rung: Rung, error: &DriverError) -> LadderStep {
+    let problem = match error.code {
+        ErrorCode::OutOfMemory => {
+            format!("{} cannot have that much ({})", error.call, error.code)
+        }
+        _ => error.to_string(),
+    };
+    LadderStep { tried: rung.kind, in_pieces: rung.in_pieces, problem }
+}
+
+/// Names the limit that most likely stood in the way, and the one that is often blamed wrongly.
+fn likely_limit(bytes: u64) -> String {
+    let headroom = Machine::read().pin_headroom();
+    if bytes > headroom.bytes {
+        format!(
+            "the likely limit is {}: about {} can be page-locked now (RLIMIT_MEMLOCK is not the \
+             limit for GPU drivers on Linux); ask for less, or free some",
+            headroom.limited_by,
+            Bytes(headroom.bytes)
+        )
+    } else {
+        format!(
+            "{} seem to be left by {}, so the limit is the driver's own; ask for smaller pieces, and see \
+             `pinfold probe`",
+            Bytes(headroom.bytes),
+            headroom.limited_by
+        )
+    }
+}

@@ -1,0 +1,306 @@
+//! The memory manager: from what memory is for, to memory.
+//!
+//! A request travels like this: [`Memory`] takes the use and the rules → [`decide`] picks a kind
+//! and says why → [`ladder`] asks the [source](source::BlockSource) for it, and steps down when the
+//! source fails → the result is a [`Block`](block::Block) with its [`Placement`], which a typed
+//! buffer wraps. When the buffer goes away, the block waits in [`retire`] for the device, then goes back
+//! to the source. A pool is another source: nothing else has to change for it.
+
+pub(crate) mod block;
+mod decide;
+mod ladder;
+mod placement;
+mod plain;
+pub(crate) mod register;
+mod retire;
+pub(crate) mod source;
+mod stats;
+
+pub use decide::{Measured, Use};
+pub use placement::{LadderStep, Placement, Reason, ReasonCode};
+pub use stats::{KindStats, MemoryStats};
+
+use crate::buffer::{
+    DeviceBuffer, DownloadBuffer, ExchangeBuffer, HostRange, RegisteredBuffer, ScalarCell,
+    ScopedSlice, UploadBuffer, ZeroCopyBuffer,
+};
+use crate::device::Device;
+use crate::element::Element;
+use crate::error::{Error, Refused, Result};
+use block::Block;
+use parking_lot::Mutex;
+use pinfold_model::MemoryKind;
+use retire::Retired;
+use source::BlockSource;
+use stats::Counters;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// Host memory (and device memory) for one device, or for several. Cheap to clone.
+///
+/// Nothing is page-locked and no context is made before the first buffer is asked for.
+///
+/// ```
+/// use pinfold::{DeviceChoice, Memory};
+///
+/// # fn main() -> Result<(), pinfold::Error> {
+/// let device = "sim".parse::<DeviceChoice>()?.open()?.device;
+/// let memory = Memory::new(&device);
+/// let mut up = memory.upload::<f32>(1024)?;
+/// up.write(0, &[1.0; 1024])?;
+/// println!("{}", up.placement().reason());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Memory {
+    inner: Arc<MemoryInner>,
+    rules: Rules,
+}
+
+pub(crate) struct MemoryInner {
+    devices: Vec<Device>,
+    source: Box<dyn BlockSource>,
+    retired: Retired,
+    counters: Counters,
+    measured: Mutex<Option<Arc<Measured>>>,
+}
+
+/// How a request may be served.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rules {
+    strict: bool,
+    kind: Option<MemoryKind>,
+}
+
+/// No allocation is larger than this.
+const ALLOCATION_BYTES_MAX: u64 = 1 << 46;
+
+impl Memory {
+    /// Memory for one device.
+    pub fn new(device: &Device) -> Self {
+        Self::over(vec![device.clone()])
+    }
+
+    /// Memory that every one of the devices can reach (portable). `None` for an empty list, or for devices
+    /// of different platforms.
+    pub fn for_devices(devices: &[Device]) -> Option<Self> {
+        let first = devices.first()?;
+        let one_platform =
+            devices.iter().all(|d| Arc::ptr_eq(d.platform_inner(), first.platform_inner()));
+        one_platform.then(|| Self::over(devices.to_vec()))
+    }
+
+    fn over(devices: Vec<Device>) -> Self {
+        let inner = MemoryInner {
+            source: Box::new(plain::PlainSource::new(&devices)),
+            devices,
+            retired: Retired::default(),
+            counters: Counters::default(),
+            measured: Mutex::new(None),
+        };
+        Memory { inner: Arc::new(inner), rules: Rules::default() }
+    }
+
+    /// The same memory, but requests fail rather than step down to a slower kind.
+    #[must_use]
+    pub fn strict(&self) -> Self {
+        Memory { rules: Rules { strict: true, ..self.rules }, ..self.clone() }
+    }
+
+    /// The same memory, but host requests get this kind whatever pinfold would choose: to compare, or
+    /// because you know better. With [`strict`](Self::strict) it is this kind or an error.
+    #[must_use]
+    pub fn of_kind(&self, kind: MemoryKind) -> Self {
+        Memory { rules: Rules { kind: Some(kind), ..self.rules }, ..self.clone() }
+    }
+
+    /// Tells the manager what was measured on this machine. Without it, nothing that pays only on
+    /// some machines is ever chosen.
+    pub fn set_measured(&self, measured: Measured) {
+        *self.inner.measured.lock() = Some(Arc::new(measured));
+    }
+
+    /// What was measured on this machine, where it was.
+    pub fn measured(&self) -> Option<Arc<Measured>> {
+        self.inner.measured.lock().clone()
+    }
+
+    /// The devices that can reach it.
+    pub fn devices(&self) -> &[Device] {
+        &self.inner.devices
+    }
+
+    /// Memory that the host fills and the device then takes copies of. It cannot be read by the host.
+    ///
+    /// # Errors
+    /// [`Error::HostMemory`] where no kind on the ladder could be had, [`Error::TooLarge`].
+    #[track_caller]
+    pub fn upload<T: Element>(&self, elements: usize) -> Result<UploadBuffer<T>> {
+        Ok(UploadBuffer::new(self.host_block::<T>(Use::Upload, elements)?, elements))
+    }
+
+    /// Memory that the device copies results into and the host then reads.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload).
+    #[track_caller]
+    pub fn download<T: Element>(&self, elements: usize) -> Result<DownloadBuffer<T>> {
+        Ok(DownloadBuffer::new(self.host_block::<T>(Use::Download, elements)?, elements))
+    }
+
+    /// Memory that is copied both ways, or handed from one device to another.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload).
+    #[track_caller]
+    pub fn exchange<T: Element>(&self, elements: usize) -> Result<ExchangeBuffer<T>> {
+        Ok(ExchangeBuffer::new(self.host_block::<T>(Use::Exchange, elements)?, elements))
+    }
+
+    /// Memory that the host fills and kernels read in place. It cannot be read by the host.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload). There is no step down to pageable memory: kernels could not reach it.
+    #[track_caller]
+    pub fn upload_in_place<T: Element>(&self, elements: usize) -> Result<UploadBuffer<T>> {
+        Ok(UploadBuffer::new(self.host_block::<T>(Use::UploadInPlace, elements)?, elements))
+    }
+
+    /// Host memory that kernels read and write in place, and the host too.
+    ///
+    /// # Errors
+    /// As [`upload_in_place`](Self::upload_in_place).
+    #[track_caller]
+    pub fn zero_copy<T: Element>(&self, elements: usize) -> Result<ZeroCopyBuffer<T>> {
+        Ok(ZeroCopyBuffer::new(self.host_block::<T>(Use::ZeroCopy, elements)?, elements))
+    }
+
+    /// A few words of host memory into which a kernel publishes scalars that the host polls for.
+    ///
+    /// # Errors
+    /// As [`zero_copy`](Self::zero_copy).
+    #[track_caller]
+    pub fn scalar_cell(&self) -> Result<ScalarCell> {
+        let rules = Rules { kind: Some(MemoryKind::Mapped), strict: true };
+        let block = Memory { rules, ..self.clone() }.host_block::<u64>(Use::ZeroCopy, 4)?;
+        Ok(ScalarCell::new(block))
+    }
+
+    /// Device memory of the first device.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`], [`Error::TooLarge`].
+    #[track_caller]
+    pub fn device<T: Element>(&self, elements: usize) -> Result<DeviceBuffer<T>> {
+        self.device_on(&self.inner.devices[0], elements)
+    }
+
+    /// Device memory of one of the devices.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`], [`Error::TooLarge`], [`Error::UnknownDevice`] for a device that is none of
+    /// this memory's.
+    #[track_caller]
+    pub fn device_on<T: Element>(
+        &self,
+        device: &Device,
+        elements: usize,
+    ) -> Result<DeviceBuffer<T>> {
+        let site = Location::caller();
+        if !self.inner.devices.contains(device) {
+            let count = self.inner.devices.len() as u32;
+            return Err(Error::UnknownDevice { index: device.index(), count });
+        }
+        let bytes = bytes_of::<T>(elements)?;
+        self.collect()?;
+        device.ensure_open()?;
+        let raw = self.inner.source.acquire_device(device, bytes, site)?;
+        let placement = Placement::new(MemoryKind::Device, bytes, Reason::device(), site);
+        Ok(DeviceBuffer::new(Block::new(self.inner.clone(), raw, placement), elements))
+    }
+
+    /// Page-locks memory that the caller owns, in place. It is given back by
+    /// [`RegisteredBuffer::into_inner`]. An empty range is never page-locked, and is no error.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyRegistered`] naming the first owner, [`Error::Driver`]; the owner comes back.
+    #[track_caller]
+    pub fn register<O: HostRange + Send + Sync + 'static>(
+        &self,
+        owner: O,
+    ) -> Result<RegisteredBuffer<O>, Refused<O>> {
+        register::register(&self.inner, owner, Location::caller())
+    }
+
+    /// Page-locks a borrowed slice for as long as the closure runs. Whatever the closure does with
+    /// the buffer, even leaking it, the device is done with the slice and the slice is ordinary again
+    /// before this returns.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register); [`Error::Driver`] where the device failed meanwhile.
+    #[track_caller]
+    pub fn with_registered<T: Element, R>(
+        &self,
+        slice: &mut [T],
+        scope: impl for<'s> FnOnce(RegisteredBuffer<ScopedSlice<'s, T>>) -> R,
+    ) -> Result<R> {
+        register::scoped(&self.inner, slice, scope, Location::caller())
+    }
+
+    /// Takes back the memory of dropped buffers that the device has finished with. Also happens at every
+    /// allocation.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where a device is lost; nothing is freed early.
+    pub fn collect(&self) -> Result<()> {
+        self.inner.collect()
+    }
+
+    /// Bytes and counts by kind, exact at this moment.
+    pub fn stats(&self) -> MemoryStats {
+        self.inner.counters.snapshot(self.inner.retired.bytes())
+    }
+
+    #[track_caller]
+    fn host_block<T: Element>(&self, usage: Use, elements: usize) -> Result<Arc<Block>> {
+        let site = Location::caller();
+        let bytes = bytes_of::<T>(elements)?;
+        if let Some(kind) = self.rules.kind.filter(|kind| !usage.allows(*kind)) {
+            return Err(Error::KindNotAllowed { kind, usage });
+        }
+        self.collect()?;
+        let decision = decide::decide(usage, &self.inner, self.rules.kind);
+        let (raw, placement) = ladder::acquire(&self.inner, decision, bytes, self.rules, site)?;
+        Ok(Block::new(self.inner.clone(), raw, placement))
+    }
+}
+
+impl MemoryInner {
+    fn collect(&self) -> Result<()> {
+        self.retired.collect(&*self.source, &self.counters)
+    }
+}
+
+impl Drop for MemoryInner {
+    fn drop(&mut self) {
+        self.retired.wait_for_all(&*self.source, &self.counters);
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory")
+            .field("devices", &self.inner.devices)
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
+}
+
+fn bytes_of<T: Element>(elements: usize) -> Result<u64> {
+    let element_bytes = std::mem::size_of::<T>();
+    (elements as u64)
+        .checked_mul(element_bytes as u64)
+        .filter(|bytes| *bytes <= ALLOCATION_BYTES_MAX)
+        .ok_or(Error::TooLarge { elements, element_bytes, limit_bytes: ALLOCATION_BYTES_MAX })
+}

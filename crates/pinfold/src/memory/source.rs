@@ -1,0 +1,100 @@
+//! Where blocks come from: the door behind which an allocator, or later a pool, does its work.
+
+use crate::device::Device;
+use crate::error::Result;
+use pinfold_hal::{DeviceAddr, DeviceId, DriverError, HostAddr};
+use pinfold_model::MemoryKind;
+use smallvec::SmallVec;
+use std::panic::Location;
+
+/// A source of memory. No method is called while a lock of the memory manager is held.
+pub(crate) trait BlockSource: Send + Sync {
+    /// Host memory of exactly this kind, zeroed or left from earlier use, page-aligned. `bytes` > 0.
+    ///
+    /// # Errors
+    /// The driver's or the system's answer; nothing is left behind.
+    fn acquire_host(&self, kind: MemoryKind, bytes: u64) -> Result<RawBlock, DriverError>;
+
+    /// Host memory of this kind made of several smaller pieces that lie side by side.
+    ///
+    /// # Errors
+    /// As above; also where the size cannot be cut, or the pieces would not be in line for the device.
+    fn acquire_host_in_pieces(&self, kind: MemoryKind, bytes: u64) -> Result<RawBlock, DriverError>;
+
+    /// Device memory. Zero bytes give an empty block.
+    fn acquire_device(
+        &self,
+        device: &Device,
+        bytes: u64,
+        site: &'static Location<'static>,
+    ) -> Result<RawBlock>;
+
+    /// Takes a block back that no device uses any more. A failure is the source's to note.
+    fn release(&self, block: RawBlock);
+}
+
+/// A piece of memory and how to give it back. Plain data: whoever holds it keeps the rules.
+pub(crate) struct RawBlock {
+    /// How it was made.
+    pub(crate) origin: Origin,
+    /// Where the host sees it.
+    pub(crate) host: Option<HostAddr>,
+    /// Where devices see it.
+    pub(crate) device: SmallVec<[(DeviceId, DeviceAddr); 1]>,
+    /// Bytes asked for.
+    pub(crate) bytes: u64,
+    /// Bytes taken from the system or device.
+    pub(crate) held_bytes: u64,
+    /// The kind, for the books.
+    pub(crate) kind: MemoryKind,
+    /// What has to live until the block is given back: the owner of registered memory.
+    pub(crate) keep: Option<Keep>,
+}
+
+/// What keeps registered memory alive.
+pub(crate) type Keep = Box<dyn std::any::Any + Send + Sync>;
+
+/// How a block was made, and so how it is unmade.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// Nothing was taken: zero bytes.
+    Empty,
+    /// Ordinary memory from the system.
+    System,
+    /// The driver's page-locked allocation.
+    Driver,
+    /// Ordinary memory from the system, registered in pieces that begin at these addresses.
+    Pieces(Vec<HostAddr>),
+    /// Memory of somebody else's, registered.
+    Registered,
+    /// Device memory.
+    Device(DeviceAddr),
+}
+
+impl RawBlock {
+    /// Number of registrations that it is made of.
+    pub(crate) fn pieces(&self) -> usize {
+        match &self.origin {
+            Origin::Pieces(starts) => starts.len(),
+            _ => 1,
+        }
+    }
+
+    /// The same memory, without what keeps it alive.
+    pub(crate) fn without_keep(&self) -> Self {
+        RawBlock { origin: self.origin.clone(), device: self.device.clone(), keep: None, ..*self }
+    }
+
+    /// A block of zero bytes.
+    pub(crate) fn empty(kind: MemoryKind) -> Self {
+        RawBlock {
+            origin: Origin::Empty,
+            host: None,
+            device: SmallVec::new(),
+            bytes: 0,
+            held_bytes: 0,
+            kind,
+            keep: None,
+        }
+    }
+}

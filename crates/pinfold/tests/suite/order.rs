@@ -1,0 +1,152 @@
+//! Order between streams and devices: buffers bring it with them.
+
+use crate::common::{Machine, options, under_every_policy};
+use pinfold::{Error, EventKind, Memory};
+use pinfold_hal_sim::Policy;
+
+#[test]
+fn work_on_another_stream_waits_for_the_buffer_not_for_the_caller() {
+    under_every_policy(1, |machine| {
+        let device = machine.device(0);
+        let memory = Memory::new(&device);
+        let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
+        let mut on_device = memory.device::<u32>(50_000).unwrap();
+        let mut up = memory.upload(50_000).unwrap();
+        for round in 0..4u32 {
+            up.write_each(|i| i as u32 + round);
+            let flight = first.upload(up, &mut on_device).unwrap();
+            let down = second.download(&on_device, memory.download(50_000).unwrap()).unwrap();
+            // Back on the first stream: this write must wait for the second stream's read.
+            first.fill(&mut on_device, 0xff).unwrap();
+            let down = down.wait().unwrap();
+            let right = down.iter().enumerate().all(|(i, v)| *v == i as u32 + round);
+            assert!(right, "{}", machine.policy);
+            up = flight.wait().unwrap();
+        }
+    });
+}
+
+#[test]
+fn device_a_hands_to_device_b_through_host_memory_without_the_host_waiting() {
+    under_every_policy(2, |machine| {
+        let (a, b) = (machine.device(0), machine.device(1));
+        let memory = Memory::for_devices(&[a.clone(), b.clone()]).unwrap();
+        let (on_a, on_b) = (a.stream().unwrap(), b.stream().unwrap());
+        let mut from = memory.device_on::<u32>(&a, 20_000).unwrap();
+        let mut to = memory.device_on::<u32>(&b, 20_000).unwrap();
+        on_a.fill(&mut from, 0x5a).unwrap();
+        let host = memory.exchange(20_000).unwrap();
+        let host = on_a.download(&from, host).unwrap();
+        let host = on_b.upload(host, &mut to).unwrap();
+        let down = on_b.download(&to, memory.download(20_000).unwrap()).unwrap().wait().unwrap();
+        assert!(down.iter().all(|v| *v == 0x5a5a_5a5a), "{}", machine.policy);
+        drop(host);
+    });
+}
+
+#[test]
+fn every_device_is_driven_by_its_own_thread_over_portable_memory() {
+    let machine = Machine::new(options().devices(4), Policy::Eager);
+    let devices = machine.platform.devices().unwrap();
+    let memory = Memory::for_devices(&devices).unwrap();
+    std::thread::scope(|scope| {
+        for device in &devices {
+            let memory = memory.clone();
+            scope.spawn(move || {
+                let stream = device.stream().unwrap();
+                for round in 0..20u32 {
+                    let mut up = memory.upload(3000).unwrap();
+                    up.write_each(|i| i as u32 ^ round);
+                    let mut there = memory.device_on(device, 3000).unwrap();
+                    drop(stream.upload(up, &mut there).unwrap());
+                    let down = stream.download(&there, memory.download(3000).unwrap()).unwrap();
+                    let down = down.wait().unwrap();
+                    assert!(down.iter().enumerate().all(|(i, v)| *v == i as u32 ^ round));
+                }
+            });
+        }
+    });
+    drop((memory, devices));
+    machine.check_clean();
+}
+
+#[test]
+fn memory_of_one_device_is_refused_by_another_with_advice() {
+    let machine = Machine::new(options().devices(2), Policy::Eager);
+    let (a, b) = (machine.device(0), machine.device(1));
+    let (of_a, of_b) = (Memory::new(&a), Memory::new(&b));
+    let stream = b.stream().unwrap();
+    let mut on_b = of_b.device::<u8>(10).unwrap();
+    let refused = stream.upload(of_a.upload::<u8>(10).unwrap(), &mut on_b).unwrap_err();
+    let text = refused.error.to_string();
+    assert!(text.contains("for_devices") && text.contains("order.rs"), "{text}");
+    let mut on_a = of_a.device::<u8>(10).unwrap();
+    assert!(matches!(stream.fill(&mut on_a, 0), Err(Error::WrongDevice { .. })));
+}
+
+#[test]
+fn a_wait_on_an_event_that_was_never_recorded_is_refused() {
+    let machine = Machine::new(options(), Policy::Eager);
+    let device = machine.device(0);
+    let stream = device.stream().unwrap();
+    let event = device.event(EventKind::NoTiming).unwrap();
+    assert!(matches!(stream.wait(&event), Err(Error::EventNotRecorded)));
+    assert!(matches!(event.synchronize(), Err(Error::EventNotRecorded)));
+    stream.record(&event).unwrap();
+    stream.wait(&event).unwrap();
+    event.synchronize().unwrap();
+    assert!(event.is_done().unwrap());
+}
+
+#[test]
+fn events_time_and_order_and_can_be_exported_only_when_interprocess() {
+    let machine = Machine::new(options(), Policy::Lazy);
+    let device = machine.device(0);
+    let memory = Memory::new(&device);
+    let stream = device.stream().unwrap();
+    let timing = || device.event(EventKind::Timing).unwrap();
+    let (start, end) = (timing(), timing());
+    let mut buffer = memory.device::<u8>(64 << 20).unwrap();
+    stream.record(&start).unwrap();
+    stream.fill(&mut buffer, 1).unwrap();
+    stream.record(&end).unwrap();
+    end.synchronize().unwrap();
+    assert!(end.elapsed_ns_since(&start).unwrap().unwrap() > 0.0);
+    let plain = device.event(EventKind::NoTiming).unwrap();
+    stream.record(&plain).unwrap();
+    assert!(plain.elapsed_ns_since(&start).is_err());
+    assert!(plain.export().is_err());
+    assert!(device.event(EventKind::Interprocess).unwrap().export().is_ok());
+}
+
+#[test]
+fn a_host_function_runs_in_its_turn() {
+    under_every_policy(1, |machine| {
+        let device = machine.device(0);
+        let stream = device.stream().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for number in 0..5 {
+            let sender = sender.clone();
+            stream.call_host(move || sender.send(number).unwrap()).unwrap();
+        }
+        stream.synchronize().unwrap();
+        assert!(receiver.try_iter().eq(0..5), "{}", machine.policy);
+    });
+}
+
+#[test]
+fn a_lost_device_gives_errors_and_no_panic_and_nothing_is_freed_early() {
+    let machine = Machine::new(options(), Policy::Lazy);
+    let device = machine.device(0);
+    let memory = Memory::new(&device);
+    let stream = device.stream().unwrap();
+    let mut on_device = memory.device::<u32>(1000).unwrap();
+    let flight = stream.upload(memory.upload(1000).unwrap(), &mut on_device).unwrap();
+    machine.sim.lose_device(pinfold_hal::DeviceId(0));
+    let refused = flight.wait().unwrap_err();
+    assert!(refused.error.to_string().contains("start it again"), "{}", refused.error);
+    drop(refused);
+    assert!(memory.upload::<u32>(10).is_err());
+    drop((on_device, stream, memory, device));
+    assert!(machine.platform.driver().hazards().is_empty());
+}
