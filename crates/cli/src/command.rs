@@ -1,0 +1,143 @@
+//! From the command line to an exit code.
+
+use crate::args::{Cli, Command, Common, DEVICE_VARIABLE, Job};
+use crate::output::{self, HtmlFile};
+use crate::print::{Page, Printable};
+use crate::progress::Bars;
+use clap::Parser;
+use pinfold::probe::ProbeReport;
+use pinfold::{Device, DeviceChoice};
+use pinfold_apps::{JobError, dot, solve};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Why the command fails. The text says what to do.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It was asked for wrongly.
+    Usage(String),
+    /// It was asked for rightly and did not work.
+    Failed(String),
+}
+
+impl Failure {
+    fn failed(error: impl ToString) -> Self {
+        Failure::Failed(error.to_string())
+    }
+
+    fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::Usage(_) => ExitCode::from(2),
+            Failure::Failed(_) => ExitCode::from(1),
+        }
+    }
+}
+
+impl From<JobError> for Failure {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::OutOfRange { .. } => Failure::Usage(error.to_string()),
+            _ => Failure::failed(error),
+        }
+    }
+}
+
+/// Runs the command with its arguments, the program's name first.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        // Help and version come here too. Nobody may be left to read them: that is no failure.
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    match execute(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let (Failure::Usage(text) | Failure::Failed(text)) = &failure;
+            output::error(text, cli.common.color);
+            failure.exit_code()
+        }
+    }
+}
+
+fn execute(cli: &Cli) -> Result<(), Failure> {
+    let common = &cli.common;
+    let choice = device_choice(common)?;
+    // A place that cannot be written shows now, not after minutes of work.
+    let html = common
+        .html
+        .as_deref()
+        .map(HtmlFile::claim)
+        .transpose()
+        .map_err(Failure::Failed)?;
+    match &cli.command {
+        Command::Probe => {
+            let report = ProbeReport::gather(&choice);
+            match &report.notice {
+                Some(problem) if report.devices.is_empty() => Err(Failure::failed(problem)),
+                _ => deliver(&report, common, html),
+            }
+        }
+        Command::Run {
+            job: Job::Dot(args),
+        } if args.sweep => {
+            let report = dot::sweep(&open(&choice)?, &mut Bars::default())?;
+            deliver(&report, common, html)
+        }
+        Command::Run {
+            job: Job::Dot(args),
+        } => {
+            let report = dot::run(&open(&choice)?, args.elements, &mut Bars::default())?;
+            deliver(&report, common, html)
+        }
+        Command::Run {
+            job: Job::Solve(args),
+        } => {
+            let device = open(&choice)?;
+            let report = solve::run(&device, &args.file, &args.options(), &mut Bars::default())?;
+            deliver(&report, common, html)
+        }
+    }
+}
+
+/// The device that was asked for: on the command line, else in the environment, else `auto`.
+fn device_choice(common: &Common) -> Result<DeviceChoice, Failure> {
+    if let Some(choice) = &common.device {
+        return Ok(choice.clone());
+    }
+    match std::env::var_os(DEVICE_VARIABLE) {
+        Some(text) if !text.is_empty() => text
+            .to_string_lossy()
+            .parse()
+            .map_err(|error| Failure::Usage(format!("{DEVICE_VARIABLE}: {error}"))),
+        _ => Ok(DeviceChoice::default()),
+    }
+}
+
+/// Opens the device, and says so where it is not a real one though none was asked for.
+fn open(choice: &DeviceChoice) -> Result<Device, Failure> {
+    let opened = choice.open().map_err(Failure::failed)?;
+    if let Some(notice) = &opened.notice {
+        output::notice(notice);
+    }
+    Ok(opened.device)
+}
+
+/// Composes the whole output, then writes it: first the file, which may fail, then standard output.
+fn deliver<R: Printable>(
+    report: &R,
+    common: &Common,
+    html: Option<HtmlFile>,
+) -> Result<(), Failure> {
+    let printed = if common.json {
+        crate::print::json(report).map_err(Failure::failed)?
+    } else {
+        report.text(&Page::of_stdout(common.color))
+    };
+    if let Some(file) = html {
+        file.write(&report.html()).map_err(Failure::Failed)?;
+    }
+    output::stdout(&printed).map_err(Failure::Failed)
+}
