@@ -48,11 +48,21 @@ struct Way {
 }
 
 const fn copied(name: &'static str, kind: MemoryKind) -> Way {
-    Way { name, path: ReadPath::Copy, kind: Some(kind), published: false }
+    Way {
+        name,
+        path: ReadPath::Copy,
+        kind: Some(kind),
+        published: false,
+    }
 }
 
 const fn in_place(name: &'static str, kind: MemoryKind) -> Way {
-    Way { name, path: ReadPath::InPlace, kind: Some(kind), published: true }
+    Way {
+        name,
+        path: ReadPath::InPlace,
+        kind: Some(kind),
+        published: true,
+    }
 }
 
 const WAYS: [Way; 5] = [
@@ -86,8 +96,14 @@ pub fn run(device: &Device, elements: u64, progress: &mut dyn Progress) -> Resul
 /// As [`run`].
 pub fn sweep(device: &Device, progress: &mut dyn Progress) -> Result<SweepReport> {
     let mut job = Job::new(device, progress)?;
-    let runs: Result<Vec<_>> = SWEEP_LOG2.map(|log2| job.run(1 << log2, progress)).collect();
-    Ok(SweepReport { job: "dot".to_owned(), device: DeviceLabel::of(device), runs: runs? })
+    let runs: Result<Vec<_>> = SWEEP_LOG2
+        .map(|log2| job.run(1 << log2, progress))
+        .collect();
+    Ok(SweepReport {
+        job: "dot".to_owned(),
+        device: DeviceLabel::of(device),
+        runs: runs?,
+    })
 }
 
 /// The device side, made once.
@@ -143,7 +159,12 @@ impl Job {
         let input = Input::new(elements);
         let bytes = 8 * elements as u64;
         let advice = self.costs.advise(bytes, 2);
-        let chosen = Way { name: CHOSEN, path: advice.path, kind: None, published: true };
+        let chosen = Way {
+            name: CHOSEN,
+            path: advice.path,
+            kind: None,
+            published: true,
+        };
         let ways: Vec<Way> = WAYS.into_iter().chain([chosen]).collect();
         let rounds = rounds(&self.device, elements);
         let steps = ways.len() * (rounds.warm_up + rounds.counted);
@@ -152,7 +173,13 @@ impl Job {
         let results = if self.device.is_simulated() {
             // Virtual time does not drift: one after the other needs a sixth of the memory.
             let each = ways.iter().map(|way| {
-                self.compare(std::slice::from_ref(way), &input, &mut on_device, rounds, progress)
+                self.compare(
+                    std::slice::from_ref(way),
+                    &input,
+                    &mut on_device,
+                    rounds,
+                    progress,
+                )
             });
             each.collect::<Result<Vec<_>>>()?.concat()
         } else {
@@ -171,8 +198,10 @@ impl Job {
         rounds: Rounds,
         progress: &mut dyn Progress,
     ) -> Result<Vec<(StrategyResult, Vec<Placement>)>> {
-        let made: Result<Vec<_>> =
-            ways.iter().map(|way| Contender::new(*way, &self.memory, input.a.len())).collect();
+        let made: Result<Vec<_>> = ways
+            .iter()
+            .map(|way| Contender::new(*way, &self.memory, input.a.len()))
+            .collect();
         let mut contenders = made?;
         let timings = interleave(&mut contenders, rounds, progress, |_, contender| {
             contender.fill(input)?;
@@ -180,7 +209,11 @@ impl Job {
             contender.check(value, input)?;
             Ok(seconds)
         })?;
-        Ok(contenders.into_iter().zip(timings).map(|(c, t)| c.result(&t)).collect())
+        Ok(contenders
+            .into_iter()
+            .zip(timings)
+            .map(|(c, t)| c.result(&t))
+            .collect())
     }
 
     /// One run: seconds, and the result.
@@ -189,7 +222,9 @@ impl Job {
         contender: &mut Contender,
         on_device: &mut [DeviceBuffer<f32>; 2],
     ) -> Result<(f64, f64)> {
-        let Some([a, b]) = contender.vectors.take() else { return Ok((0.0, f64::NAN)) };
+        let Some([a, b]) = contender.vectors.take() else {
+            return Ok((0.0, f64::NAN));
+        };
         let start_ns = self.device.now_ns();
         let (a, b) = match contender.way.path {
             ReadPath::InPlace => (a.lend(), b.lend()),
@@ -224,7 +259,8 @@ impl Job {
         let expected = match path {
             ReadPath::InPlace => self.dot.run(&self.stream, a, b, &self.cell)?,
             ReadPath::Copy => {
-                self.dot.run(&self.stream, &on_device[0], &on_device[1], &self.cell)?
+                self.dot
+                    .run(&self.stream, &on_device[0], &on_device[1], &self.cell)?
             }
         };
         Ok(self.cell.wait(expected, LIMIT)?[0])
@@ -236,13 +272,21 @@ impl Job {
         advice: &ReadAdvice,
         results: Vec<(StrategyResult, Vec<Placement>)>,
     ) -> JobReport {
-        let chosen_kind = results.last().and_then(|(_, p)| p.first()).map(Placement::kind);
-        let chosen = WAYS.iter().find(|w| w.path == advice.path && w.kind == chosen_kind);
+        let chosen_kind = results
+            .last()
+            .and_then(|(_, p)| p.first())
+            .map(Placement::kind);
+        let chosen = WAYS
+            .iter()
+            .find(|w| w.path == advice.path && w.kind == chosen_kind);
         let placements = placement_lines(results.last().into_iter().flat_map(|(_, p)| p));
         JobReport {
             job: "dot".to_owned(),
             device: DeviceLabel::of(&self.device),
-            input: vec![Fact::new("elements", elements), Fact::new("bytes", 8 * elements)],
+            input: vec![
+                Fact::new("elements", elements),
+                Fact::new("bytes", 8 * elements),
+            ],
             strategies: results.into_iter().map(|(result, _)| result).collect(),
             chosen: chosen.map_or(CHOSEN, |way| way.name).to_owned(),
             reason: advice.reason.clone(),
@@ -263,7 +307,12 @@ impl Input {
         let products = || a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b));
         let (expected, magnitude) =
             products().fold((0.0, 0.0), |(sum, size), p| (sum + p, size + f64::abs(p)));
-        Input { a, b, expected, magnitude }
+        Input {
+            a,
+            b,
+            expected,
+            magnitude,
+        }
     }
 }
 
@@ -278,10 +327,20 @@ impl Contender {
             ReadPath::InPlace => memory.upload_in_place::<f32>(elements),
         };
         let vectors = [vector()?, vector()?];
-        let result = if way.published { None } else { Some(memory_for_result(&memory, way)?) };
+        let result = if way.published {
+            None
+        } else {
+            Some(memory_for_result(&memory, way)?)
+        };
         let mut placements = vec![vectors[0].placement().clone()];
         placements.extend(result.as_ref().map(|r| r.placement().clone()));
-        Ok(Contender { way, vectors: Some(vectors), result, placements, error: 0.0 })
+        Ok(Contender {
+            way,
+            vectors: Some(vectors),
+            result,
+            placements,
+            error: 0.0,
+        })
     }
 
     /// The host writes both vectors: outside of the measured time.
@@ -297,7 +356,11 @@ impl Contender {
         let error = (value - input.expected).abs() / input.magnitude.max(f64::MIN_POSITIVE);
         if error.is_nan() || error > ERROR_MAX {
             let strategy = self.way.name.to_owned();
-            return Err(JobError::WrongResult { strategy, error, allowed: ERROR_MAX });
+            return Err(JobError::WrongResult {
+                strategy,
+                error,
+                allowed: ERROR_MAX,
+            });
         }
         self.error = self.error.max(error);
         Ok(())
@@ -305,12 +368,19 @@ impl Contender {
 
     fn result(self, timings: &Timings) -> (StrategyResult, Vec<Placement>) {
         let elements = self.vectors.as_ref().map_or(0, |[a, _]| a.len());
-        let from = self.placements.first().map_or(MemoryKind::Pageable, Placement::kind);
+        let from = self
+            .placements
+            .first()
+            .map_or(MemoryKind::Pageable, Placement::kind);
         let how = match self.way.path {
             ReadPath::Copy => "copied to device",
             ReadPath::InPlace => "read in place",
         };
-        let back = if self.way.published { "result published" } else { "result copied" };
+        let back = if self.way.published {
+            "result published"
+        } else {
+            "result copied"
+        };
         let result = StrategyResult {
             name: self.way.name.to_owned(),
             placement: format!("{from}, {how}, {back}"),
@@ -350,5 +420,8 @@ fn rounds(device: &Device, elements: usize) -> Rounds {
         0x20_0001..=0x200_0000 => 11,
         _ => 5,
     };
-    Rounds { warm_up: 2, counted }
+    Rounds {
+        warm_up: 2,
+        counted,
+    }
 }

@@ -16,7 +16,10 @@ pub struct DeviceLabel {
 impl DeviceLabel {
     /// The label of a device.
     pub fn of(device: &Device) -> Self {
-        DeviceLabel { name: device.name().to_owned(), simulated: device.is_simulated() }
+        DeviceLabel {
+            name: device.name().to_owned(),
+            simulated: device.is_simulated(),
+        }
     }
 }
 
@@ -80,7 +83,10 @@ pub struct Fact {
 impl Fact {
     /// A fact from anything that can be shown.
     pub fn new(name: &str, value: impl ToString) -> Self {
-        Fact { name: name.to_owned(), value: value.to_string() }
+        Fact {
+            name: name.to_owned(),
+            value: value.to_string(),
+        }
     }
 }
 
@@ -97,7 +103,9 @@ pub struct SweepReport {
 
 /// Placements as the lines of a report, each once.
 pub(crate) fn placement_lines<'a>(placements: impl Iterator<Item = &'a Placement>) -> Vec<String> {
-    let mut lines: Vec<String> = placements.map(|p| format!("{}: {}", p.kind(), p.reason())).collect();
+    let mut lines: Vec<String> = placements
+        .map(|p| format!("{}: {}", p.kind(), p.reason()))
+        .collect();
     lines.sort();
     lines.dedup();
     lines

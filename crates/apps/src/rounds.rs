@@ -15,7 +15,10 @@ pub(crate) struct Rounds {
 
 impl Rounds {
     /// Virtual time is the same in every round, and nothing warms up.
-    pub(crate) const SIMULATED: Rounds = Rounds { warm_up: 0, counted: 1 };
+    pub(crate) const SIMULATED: Rounds = Rounds {
+        warm_up: 0,
+        counted: 1,
+    };
 }
 
 /// Seconds of the counted rounds of one contender.
@@ -76,7 +79,10 @@ mod tests {
     #[test]
     fn contenders_take_turns_and_warm_up_does_not_count() {
         let mut order = Vec::new();
-        let rounds = Rounds { warm_up: 1, counted: 2 };
+        let rounds = Rounds {
+            warm_up: 1,
+            counted: 2,
+        };
         let timings = interleave(&mut ["a", "b"], rounds, &mut Silent, |_, name| {
             order.push(*name);
             Ok(order.len() as f64)
@@ -84,7 +90,10 @@ mod tests {
         .unwrap();
         assert_eq!(order, ["a", "b", "b", "a", "a", "b"]);
         assert_eq!(timings[0].seconds, [4.0, 5.0]);
-        assert_eq!((timings[1].min(), timings[1].max(), timings[1].count()), (3.0, 6.0, 2));
+        assert_eq!(
+            (timings[1].min(), timings[1].max(), timings[1].count()),
+            (3.0, 6.0, 2)
+        );
         assert_eq!(timings[1].median(), 3.0);
     }
 }

@@ -1,7 +1,8 @@
 //! How operations take effect: at once, at the last moment, or bit by bit as a seed says.
 //!
 //! Whatever the policy, an operation takes effect after all that it comes after, and before anyone
-//! can know that it is done.
+//! can know that it is done. What a kernel writes to host memory shows there no earlier than the
+//! kernel ends: a host that polls for it must not be faster than the device.
 
 use crate::address::DeviceSpan;
 use crate::hazard::as_callback;
@@ -30,6 +31,8 @@ const CARRIED_BYTES_MAX: usize = 1 << 20;
 enum Reach {
     /// One step of several.
     Step,
+    /// As far as virtual time allows.
+    Due,
     /// To its end.
     End,
 }
@@ -53,7 +56,31 @@ impl World {
 
     fn is_ready(&self, id: u64) -> bool {
         let operation = self.operations.get(&id);
-        operation.is_some_and(|op| op.after.iter().all(|before| !self.pending.contains(before)))
+        operation.is_some_and(|op| {
+            !self.is_early(op) && op.after.iter().all(|before| !self.pending.contains(before))
+        })
+    }
+
+    /// True where the host would see it before its time.
+    fn is_early(&self, operation: &Operation) -> bool {
+        matches!(operation.work, Work::Commit(_)) && operation.end_ps > self.clock_ps
+    }
+
+    /// Under the eager policy, a new operation takes effect at once, unless it has to come after
+    /// one that cannot yet.
+    pub(crate) fn begin(&mut self, id: u64) {
+        if self.options.policy == Policy::Eager && self.is_ready(id) {
+            self.advance(id, Reach::Due);
+        }
+    }
+
+    /// Under the eager policy, what had to come after other operations takes effect as soon as
+    /// those have.
+    fn catch_up(&mut self) {
+        if self.options.policy == Policy::Eager {
+            let pending: Vec<u64> = self.pending.iter().copied().collect();
+            pending.into_iter().for_each(|id| self.begin(id));
+        }
     }
 
     /// Lets operations take effect, and before them all that they come after. What comes before has
@@ -69,9 +96,13 @@ impl World {
                 todo.extend(&operation.after);
             }
         }
+        if needed.is_empty() {
+            return;
+        }
         for id in needed {
             self.advance(id, Reach::End);
         }
+        self.catch_up();
     }
 
     /// Takes an operation one step on, or to its end.
@@ -80,7 +111,8 @@ impl World {
             return;
         };
         let mut done = self.step(&mut operation, reach);
-        while reach == Reach::End && !done {
+        while !done && (reach == Reach::End || (reach == Reach::Due && !self.is_early(&operation)))
+        {
             done = self.step(&mut operation, reach);
         }
         if done {
@@ -146,7 +178,7 @@ impl World {
             Work::ToHost { to, .. } => to.bytes(),
             _ => 0,
         };
-        if operation.pieces.is_none() && reach == Reach::End {
+        if operation.pieces.is_none() && reach != Reach::Step {
             return (0, bytes);
         }
         let numbers = &mut self.numbers;

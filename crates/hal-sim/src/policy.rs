@@ -7,7 +7,8 @@ use std::str::FromStr;
 /// to cannot tell them apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// Inside the call that enqueues it: the fastest to run, and the kindest to broken programs.
+    /// Inside the call that enqueues it, but for what a kernel writes to host memory, which shows
+    /// when the kernel ends: the fastest to run, and the kindest to broken programs.
     #[default]
     Eager,
     /// At the last legal moment: somebody waits for it. A host read without a wait sees old bytes

@@ -291,12 +291,14 @@ fn check_overlaps(call: &'static str, ranges: &[((u64, u64), bool, usize)]) -> R
     Ok(())
 }
 
-/// What a kernel spends on memory; the parts go on side by side.
+/// What a kernel spends on memory; the parts go on side by side. Several arguments in host memory
+/// share the link, and their first words are under way together: the latency counts once.
 #[derive(Default)]
 struct KernelTime {
     device_ns: f64,
     host_read_ns: f64,
     host_write_ns: f64,
+    host_latency_ns: f64,
 }
 
 impl KernelTime {
@@ -309,7 +311,11 @@ impl KernelTime {
         bytes: u64,
     ) {
         let pattern = model_pattern(pattern);
-        let host = |way| cost::zero_copy_ns(profile, way, pattern, bytes, bytes);
+        let latency_ns = profile.kernel.zero_copy_latency_ns.value;
+        let host = |way| {
+            let alone_ns = cost::zero_copy_ns(profile, way, pattern, bytes, bytes);
+            (alone_ns - latency_ns).max(0.0)
+        };
         match arg {
             KernelArg::Scalar(_) => {}
             KernelArg::Device { .. } => {
@@ -318,6 +324,7 @@ impl KernelTime {
                 self.device_ns += f64::from(passes) * once_ns;
             }
             KernelArg::Host { .. } => {
+                self.host_latency_ns = latency_ns;
                 if access.reads() {
                     self.host_read_ns += host(model::Access::Read);
                 }
@@ -329,9 +336,8 @@ impl KernelTime {
     }
 
     fn busy_ns(&self) -> f64 {
-        self.device_ns
-            .max(self.host_read_ns)
-            .max(self.host_write_ns)
+        let host_ns = self.host_read_ns.max(self.host_write_ns);
+        self.device_ns.max(self.host_latency_ns + host_ns)
     }
 }
 

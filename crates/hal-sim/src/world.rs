@@ -8,7 +8,7 @@ use crate::event::Events;
 use crate::graph::Graphs;
 use crate::hazard::HazardLog;
 use crate::module::Modules;
-use crate::operation::{Operation, Prepared};
+use crate::operation::{Operation, Prepared, Work};
 use crate::policy::{Numbers, Policy};
 use crate::schedule::{Engines, ps};
 use pinfold_hal::{DeviceId, DriverError, ErrorCode, Result, StreamId, StreamKind};
@@ -252,7 +252,8 @@ impl World {
         if let Some(stream) = self.streams.get_mut(&stream) {
             stream.tail = Some(tail);
         }
-        if self.options.policy == Policy::Eager || work.blocks_host {
+        self.begin(tail.id);
+        if work.blocks_host {
             self.force(&[tail.id]);
         }
         if work.blocks_host {
@@ -262,13 +263,14 @@ impl World {
         tail
     }
 
-    /// True where an operation that has not taken effect uses the range: then its bytes still
-    /// count.
+    /// True where an operation that has not taken effect uses the range, or is a callback, which
+    /// may use any: then its bytes still count.
     fn is_awaited(&self, start: u64, end: u64) -> bool {
-        let pending = self.pending.iter().filter_map(|id| self.operations.get(id));
-        pending
-            .flat_map(|op| &op.uses)
-            .any(|&(a, b)| a < end && start < b)
+        let mut pending = self.pending.iter().filter_map(|id| self.operations.get(id));
+        pending.any(|op| {
+            let touched = |&(a, b): &(u64, u64)| a < end && start < b;
+            matches!(op.work, Work::Callback(_)) || op.uses.iter().any(touched)
+        })
     }
 
     fn forget_some(&mut self) {

@@ -30,7 +30,10 @@ const SPARE_EVENTS_MAX: usize = 256;
 
 impl Device {
     pub(crate) fn new(platform: Arc<PlatformInner>, id: DeviceId) -> Result<Self> {
-        let info = platform.driver.device_info(id).map_err(Error::driver("asking for a device"))?;
+        let info = platform
+            .driver
+            .device_info(id)
+            .map_err(Error::driver("asking for a device"))?;
         let inner = DeviceInner {
             platform,
             id,
@@ -38,7 +41,9 @@ impl Device {
             open: AtomicBool::new(false),
             spare_events: Mutex::new(Vec::new()),
         };
-        Ok(Device { inner: Arc::new(inner) })
+        Ok(Device {
+            inner: Arc::new(inner),
+        })
     }
 
     /// Its number.
@@ -102,7 +107,9 @@ impl Device {
     /// What that work failed with.
     pub fn synchronize(&self) -> Result<()> {
         self.ensure_open()?;
-        self.driver().device_synchronize(self.id()).map_err(Error::driver("waiting for the device"))
+        self.driver()
+            .device_synchronize(self.id())
+            .map_err(Error::driver("waiting for the device"))
     }
 
     /// Free and total device memory in bytes.
@@ -111,7 +118,9 @@ impl Device {
     /// Where the driver cannot tell.
     pub fn memory_bytes(&self) -> Result<(u64, u64)> {
         self.ensure_open()?;
-        self.driver().device_memory(self.id()).map_err(Error::driver("asking for free memory"))
+        self.driver()
+            .device_memory(self.id())
+            .map_err(Error::driver("asking for free memory"))
     }
 
     /// Nanoseconds on the clock that results of this device are measured with: virtual where the
@@ -143,9 +152,13 @@ impl Device {
         if self.inner.open.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.driver().open(self.id()).map_err(Error::driver("making the device's context"))?;
+        self.driver()
+            .open(self.id())
+            .map_err(Error::driver("making the device's context"))?;
         if self.inner.open.swap(true, Ordering::AcqRel) {
-            self.driver().close(self.id()).map_err(Error::driver("giving back a context"))?;
+            self.driver()
+                .close(self.id())
+                .map_err(Error::driver("giving back a context"))?;
         }
         Ok(())
     }
@@ -156,8 +169,13 @@ impl Device {
         if let Some(event) = spare {
             return Ok(event);
         }
-        let flags = EventFlags { disable_timing: true, ..EventFlags::default() };
-        self.driver().event_create(self.id(), flags).map_err(Error::driver("making an event"))
+        let flags = EventFlags {
+            disable_timing: true,
+            ..EventFlags::default()
+        };
+        self.driver()
+            .event_create(self.id(), flags)
+            .map_err(Error::driver("making an event"))
     }
 
     /// Takes back an event from [`take_event`](Self::take_event).

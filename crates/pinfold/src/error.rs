@@ -249,13 +249,18 @@ pub struct Refused<B> {
 
 impl<B> fmt::Debug for Refused<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refused").field("error", &self.error).finish_non_exhaustive()
+        f.debug_struct("Refused")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
     }
 }
 
 impl<B> Refused<B> {
     pub(crate) fn new(error: Error, buffer: B) -> Self {
-        Refused { error: Box::new(error), buffer }
+        Refused {
+            error: Box::new(error),
+            buffer,
+        }
     }
 }
 
@@ -291,9 +296,13 @@ mod tests {
 
     #[test]
     fn bytes_are_readable() {
-        let shown: Vec<String> =
-            [0, 1023, 1024, 1536, 1 << 20, 3 << 30].map(|b| Bytes(b).to_string()).to_vec();
-        assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "3.0 GiB"]);
+        let shown: Vec<String> = [0, 1023, 1024, 1536, 1 << 20, 3 << 30]
+            .map(|b| Bytes(b).to_string())
+            .to_vec();
+        assert_eq!(
+            shown,
+            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "3.0 GiB"]
+        );
         assert_eq!(Bytes(u64::MAX).to_string(), "16.0 EiB");
     }
 }

@@ -37,7 +37,12 @@ impl Event {
             .driver()
             .event_create(device.id(), flags)
             .map_err(Error::driver("making an event"))?;
-        Ok(Event { device: device.clone(), id, kind, recorded: AtomicBool::new(false) })
+        Ok(Event {
+            device: device.clone(),
+            id,
+            kind,
+            recorded: AtomicBool::new(false),
+        })
     }
 
     /// What it was made for.
@@ -56,7 +61,10 @@ impl Event {
     /// [`Error::EventNotRecorded`], or what the work failed with.
     pub fn is_done(&self) -> Result<bool> {
         self.check_recorded()?;
-        self.device.driver().event_query(self.id).map_err(Error::driver("asking for an event"))
+        self.device
+            .driver()
+            .event_query(self.id)
+            .map_err(Error::driver("asking for an event"))
     }
 
     /// Waits until the work before the mark is done.
@@ -65,7 +73,10 @@ impl Event {
     /// [`Error::EventNotRecorded`], or what the work failed with.
     pub fn synchronize(&self) -> Result<()> {
         self.check_recorded()?;
-        self.device.driver().event_synchronize(self.id).map_err(Error::driver("waiting for an event"))
+        self.device
+            .driver()
+            .event_synchronize(self.id)
+            .map_err(Error::driver("waiting for an event"))
     }
 
     /// Nanoseconds from `earlier`'s mark to this one, on the device's clock (resolution about 500 ns
@@ -88,7 +99,10 @@ impl Event {
     /// # Errors
     /// For events of another kind than [`EventKind::Interprocess`].
     pub fn export(&self) -> Result<IpcEventHandle> {
-        self.device.driver().event_export(self.id).map_err(Error::driver("exporting an event"))
+        self.device
+            .driver()
+            .event_export(self.id)
+            .map_err(Error::driver("exporting an event"))
     }
 
     pub(crate) fn id(&self) -> EventId {
@@ -100,7 +114,11 @@ impl Event {
     }
 
     pub(crate) fn check_recorded(&self) -> Result<()> {
-        if self.recorded.load(Ordering::Acquire) { Ok(()) } else { Err(Error::EventNotRecorded) }
+        if self.recorded.load(Ordering::Acquire) {
+            Ok(())
+        } else {
+            Err(Error::EventNotRecorded)
+        }
     }
 }
 

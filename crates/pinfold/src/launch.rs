@@ -35,7 +35,12 @@ impl Module {
             .driver()
             .module_load(device.id(), image)
             .map_err(Error::driver("loading kernels"))?;
-        Ok(Module { inner: Arc::new(ModuleInner { device: device.clone(), id }) })
+        Ok(Module {
+            inner: Arc::new(ModuleInner {
+                device: device.clone(),
+                id,
+            }),
+        })
     }
 
     /// Finds a kernel by its name.
@@ -48,7 +53,11 @@ impl Module {
             .driver()
             .function(self.inner.id, name)
             .map_err(Error::driver("looking up a kernel"))?;
-        Ok(Kernel { module: self.clone(), id, name })
+        Ok(Kernel {
+            module: self.clone(),
+            id,
+            name,
+        })
     }
 }
 
@@ -64,7 +73,9 @@ impl Drop for ModuleInner {
 
 impl fmt::Debug for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Module").field("device", &self.inner.device).finish_non_exhaustive()
+        f.debug_struct("Module")
+            .field("device", &self.inner.device)
+            .finish_non_exhaustive()
     }
 }
 
@@ -102,7 +113,11 @@ pub struct Shape {
 impl Shape {
     /// A row of `blocks` blocks of `threads` threads.
     pub fn linear(blocks: u32, threads: u32) -> Self {
-        Shape { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
+        Shape {
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            shared_bytes: 0,
+        }
     }
 }
 
@@ -114,7 +129,13 @@ pub struct Args<'a> {
 }
 
 enum Item<'a> {
-    Memory { block: &'a Arc<Block>, offset: u64, bytes: u64, access: Access, pattern: Pattern },
+    Memory {
+        block: &'a Arc<Block>,
+        offset: u64,
+        bytes: u64,
+        access: Access,
+        pattern: Pattern,
+    },
     Scalar(Scalar),
 }
 
@@ -134,21 +155,39 @@ impl<'a> Args<'a> {
     #[must_use]
     pub fn reads_as(self, memory: &'a impl DeviceRead, pattern: Pattern) -> Self {
         let span = memory.span();
-        self.memory(span.block, span.offset_bytes, span.bytes, Access::Read, pattern)
+        self.memory(
+            span.block,
+            span.offset_bytes,
+            span.bytes,
+            Access::Read,
+            pattern,
+        )
     }
 
     /// Memory of which the kernel writes every byte and reads none.
     #[must_use]
     pub fn writes(self, memory: &'a mut impl DeviceWrite) -> Self {
         let span = (&*memory).span();
-        self.memory(span.block, span.offset_bytes, span.bytes, Access::Write, Pattern::ONCE)
+        self.memory(
+            span.block,
+            span.offset_bytes,
+            span.bytes,
+            Access::Write,
+            Pattern::ONCE,
+        )
     }
 
     /// Memory that the kernel reads and writes, once and in order.
     #[must_use]
     pub fn updates(self, memory: &'a mut impl DeviceWrite) -> Self {
         let span = (&*memory).span();
-        self.memory(span.block, span.offset_bytes, span.bytes, Access::ReadWrite, Pattern::ONCE)
+        self.memory(
+            span.block,
+            span.offset_bytes,
+            span.bytes,
+            Access::ReadWrite,
+            Pattern::ONCE,
+        )
     }
 
     /// The first `elements` of memory, which the kernel reads and writes once and in order.
@@ -163,7 +202,13 @@ impl<'a> Args<'a> {
         crate::buffer::raw::check_range(&(0..elements), memory.elements())?;
         let span = (&*memory).span();
         let bytes = (elements * std::mem::size_of::<W::Item>()) as u64;
-        Ok(self.memory(span.block, span.offset_bytes, bytes, Access::ReadWrite, Pattern::ONCE))
+        Ok(self.memory(
+            span.block,
+            span.offset_bytes,
+            bytes,
+            Access::ReadWrite,
+            Pattern::ONCE,
+        ))
     }
 
     /// A cell that the kernel publishes into, followed by the number to publish under.
@@ -192,14 +237,22 @@ impl<'a> Args<'a> {
         access: Access,
         pattern: Pattern,
     ) -> Self {
-        self.items.push(Item::Memory { block, offset, bytes, access, pattern });
+        self.items.push(Item::Memory {
+            block,
+            offset,
+            bytes,
+            access,
+            pattern,
+        });
         self
     }
 }
 
 impl fmt::Debug for Args<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Args").field("count", &self.items.len()).finish_non_exhaustive()
+        f.debug_struct("Args")
+            .field("count", &self.items.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -231,11 +284,22 @@ impl Stream {
         for item in &args.items {
             list.push(match item {
                 Item::Scalar(scalar) => LaunchArg::Scalar(*scalar),
-                Item::Memory { block, offset, bytes, access, pattern } => {
+                Item::Memory {
+                    block,
+                    offset,
+                    bytes,
+                    access,
+                    pattern,
+                } => {
                     uses.push((block, access.writes()));
                     let addr = block.device_addr(self.device())?.offset(*offset);
                     let (bytes, access, pattern) = (*bytes, *access, *pattern);
-                    LaunchArg::Memory(MemoryArg { addr, bytes, access, pattern })
+                    LaunchArg::Memory(MemoryArg {
+                        addr,
+                        bytes,
+                        access,
+                        pattern,
+                    })
                 }
             });
         }

@@ -42,9 +42,9 @@ pub mod kernels;
 pub mod launch;
 pub mod measure;
 pub mod memory;
+pub mod misuse;
 pub mod platform;
 pub mod probe;
-pub mod misuse;
 mod registry;
 pub mod stream;
 

@@ -25,11 +25,16 @@ impl Curve {
     /// The time for that many bytes: on straight lines between the points, at the first point's time
     /// below it, and at the last line's rate beyond. 0 for a curve without points.
     pub fn time_ns(&self, bytes: u64) -> f64 {
-        let Some(first) = self.points.first() else { return 0.0 };
+        let Some(first) = self.points.first() else {
+            return 0.0;
+        };
         if bytes <= first.0 || self.points.len() == 1 {
             return first.1;
         }
-        let after = self.points.partition_point(|(b, _)| *b < bytes).min(self.points.len() - 1);
+        let after = self
+            .points
+            .partition_point(|(b, _)| *b < bytes)
+            .min(self.points.len() - 1);
         let ((b0, t0), (b1, t1)) = (self.points[after - 1], self.points[after]);
         t0 + (t1 - t0) * (bytes - b0) as f64 / (b1 - b0) as f64
     }
@@ -58,7 +63,7 @@ pub struct ReadCosts {
     pub in_place: Curve,
     /// A kernel that reads mapped write-combined memory in place.
     pub in_place_write_combined: Curve,
-    /// What each further copy in the same queue adds, beside its bytes.
+    /// What each further copy in the same queue adds to the time of their bytes in one copy.
     pub further_copy_ns: f64,
     /// A small kernel's scalar, copied back and waited for.
     pub scalar_copied_ns: f64,
@@ -67,11 +72,22 @@ pub struct ReadCosts {
 }
 
 /// Sizes that are measured.
-const SIZES: [u64; 7] = [4 << 10, 64 << 10, 512 << 10, 2 << 20, 8 << 20, 32 << 20, 128 << 20];
+const SIZES: [u64; 7] = [
+    4 << 10,
+    64 << 10,
+    512 << 10,
+    2 << 20,
+    8 << 20,
+    32 << 20,
+    128 << 20,
+];
+/// Most bytes that are measured on a simulated device, whose virtual time is linear beyond.
+const SIMULATED_BYTES_MAX: u64 = 8 << 20;
 /// Repetitions at the smallest and the largest size; the median is taken.
 const REPEATS: [usize; 2] = [21, 5];
-/// Queues of this many copies tell what one more copy costs.
-const QUEUE: usize = 9;
+/// A copy of this many bytes, whole and in this many parts, tells what one more copy costs.
+const SPLIT_BYTES: usize = 512 << 10;
+const PARTS: usize = 4;
 /// Nothing that is measured here takes nearly as long.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -90,7 +106,12 @@ impl ReadCosts {
             (MemoryKind::MappedWriteCombined, true),
         ];
         let mut curves = [const { Curve { points: Vec::new() } }; 4];
-        for bytes in SIZES {
+        let largest = if device.is_simulated() {
+            SIMULATED_BYTES_MAX
+        } else {
+            u64::MAX
+        };
+        for bytes in SIZES.into_iter().filter(|bytes| *bytes <= largest) {
             let medians = bench.read(bytes, ways)?;
             for (curve, ns) in curves.iter_mut().zip(medians) {
                 curve.points.push((bytes, ns));
@@ -98,7 +119,12 @@ impl ReadCosts {
         }
         let further_copy_ns = bench.further_copy()?;
         let [scalar_copied_ns, scalar_published_ns] = bench.scalars()?;
-        let [copy_page_locked, copy_write_combined, in_place, in_place_write_combined] = curves;
+        let [
+            copy_page_locked,
+            copy_write_combined,
+            in_place,
+            in_place_write_combined,
+        ] = curves;
         Ok(ReadCosts {
             device: device.name().to_owned(),
             simulated: device.is_simulated(),
@@ -151,7 +177,11 @@ impl ReadCosts {
     pub fn advise(&self, bytes: u64, copies: u32) -> ReadAdvice {
         let measured = self.measured();
         let best = |plain: &Curve, combined: &Curve, use_combined: bool| {
-            if use_combined { combined.time_ns(bytes) } else { plain.time_ns(bytes) }
+            if use_combined {
+                combined.time_ns(bytes)
+            } else {
+                plain.time_ns(bytes)
+            }
         };
         let further = f64::from(copies.saturating_sub(1)) * self.further_copy_ns;
         let copy_ns = further
@@ -165,7 +195,11 @@ impl ReadCosts {
             &self.in_place_write_combined,
             measured.write_combining_pays_in_place(),
         );
-        let path = if in_place_ns <= copy_ns { ReadPath::InPlace } else { ReadPath::Copy };
+        let path = if in_place_ns <= copy_ns {
+            ReadPath::InPlace
+        } else {
+            ReadPath::Copy
+        };
         let (better, worse) = match path {
             ReadPath::InPlace => ("reading in place", "copying first"),
             ReadPath::Copy => ("copying first", "reading in place"),
@@ -179,7 +213,12 @@ impl ReadCosts {
             duration(copy_ns.max(in_place_ns)),
             simulated,
         );
-        ReadAdvice { path, copy_ns, in_place_ns, reason }
+        ReadAdvice {
+            path,
+            copy_ns,
+            in_place_ns,
+            reason,
+        }
     }
 }
 
@@ -205,7 +244,12 @@ impl<'a> Bench<'a> {
         let stream = device.stream()?;
         let reader = Reader::load(memory, &stream)?;
         let cell = memory.scalar_cell()?;
-        Ok(Bench { memory, stream, reader, cell })
+        Ok(Bench {
+            memory,
+            stream,
+            reader,
+            cell,
+        })
     }
 
     /// Medians for each way, measured in turn. The host writes the data anew before every repetition,
@@ -230,7 +274,9 @@ impl<'a> Bench<'a> {
         let mut times: [Vec<f64>; 4] = Default::default();
         for round in 0..=repeats {
             for ((slot, (_, in_place)), times) in buffers.iter_mut().zip(ways).zip(&mut times) {
-                let Some(mut buffer) = slot.take() else { continue };
+                let Some(mut buffer) = slot.take() else {
+                    continue;
+                };
                 buffer.write_each(|i| (i % 251 + round) as f32);
                 let start = self.stream.device().now_ns();
                 let lent: InFlight<UploadBuffer<f32>>;
@@ -253,25 +299,36 @@ impl<'a> Bench<'a> {
         Ok(times.map(|mut t| median(&mut t)))
     }
 
-    /// What one more small copy in a queue costs.
+    /// What splitting one copy into several costs, for each further part.
     fn further_copy(&mut self) -> Result<f64> {
-        let mut on_device = self.memory.device::<f32>(1024)?;
-        let mut slot = Some(self.memory.of_kind(MemoryKind::PageLocked).upload::<f32>(1024)?);
-        let mut times: [Vec<f64>; 2] = Default::default();
-        for _ in 0..REPEATS[0] {
-            for (copies, times) in [1, QUEUE].into_iter().zip(&mut times) {
+        let memory = self.memory.of_kind(MemoryKind::PageLocked);
+        let mut cases = Vec::new();
+        for copies in [1, PARTS] {
+            let elements = SPLIT_BYTES / 4 / copies;
+            let on_device = self.memory.device::<f32>(elements)?;
+            cases.push((
+                copies,
+                Some(memory.upload::<f32>(elements)?),
+                on_device,
+                Vec::new(),
+            ));
+        }
+        for round in 0..=REPEATS[0] {
+            for (copies, slot, on_device, times) in &mut cases {
                 let Some(buffer) = slot.take() else { continue };
                 let start = self.stream.device().now_ns();
                 let mut flight = buffer.hand_over();
-                for _ in 0..copies {
-                    flight = self.stream.upload(flight, &mut on_device)?;
+                for _ in 0..*copies {
+                    flight = self.stream.upload(flight, on_device)?;
                 }
-                slot = Some(flight.wait()?);
-                times.push((self.stream.device().now_ns() - start) as f64);
+                *slot = Some(flight.wait()?);
+                if round > 0 {
+                    times.push((self.stream.device().now_ns() - start) as f64);
+                }
             }
         }
-        let [mut one, mut many] = times;
-        Ok(((median(&mut many) - median(&mut one)) / (QUEUE - 1) as f64).max(0.0))
+        let [whole_ns, split_ns] = [0, 1].map(|case: usize| median(&mut cases[case].3));
+        Ok(((split_ns - whole_ns) / (PARTS - 1) as f64).max(0.0))
     }
 }
 
@@ -301,7 +358,10 @@ impl Bench<'_> {
 /// The middle value; the lower one of two. 0 for none.
 pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+    values
+        .get(values.len().saturating_sub(1) / 2)
+        .copied()
+        .unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -310,8 +370,12 @@ mod tests {
 
     #[test]
     fn a_curve_interpolates_and_extrapolates() {
-        let curve = Curve { points: vec![(100, 10.0), (200, 20.0), (400, 60.0)] };
-        let times: Vec<f64> = [1, 100, 150, 200, 300, 500].map(|b| curve.time_ns(b)).to_vec();
+        let curve = Curve {
+            points: vec![(100, 10.0), (200, 20.0), (400, 60.0)],
+        };
+        let times: Vec<f64> = [1, 100, 150, 200, 300, 500]
+            .map(|b| curve.time_ns(b))
+            .to_vec();
         assert_eq!(times, [10.0, 10.0, 15.0, 20.0, 40.0, 80.0]);
         assert_eq!(curve.rate_bytes_per_s(), 5e9);
         assert_eq!(Curve::default().time_ns(7), 0.0);

@@ -28,7 +28,9 @@ impl Platform {
     /// # Errors
     /// [`Error::NoCuda`] where no driver or no device is there; the text says which.
     pub fn cuda() -> Result<Self> {
-        let cuda = Cuda::load().map_err(|e| Error::NoCuda { reason: e.to_string() })?;
+        let cuda = Cuda::load().map_err(|e| Error::NoCuda {
+            reason: e.to_string(),
+        })?;
         Ok(Self::with_driver(Arc::new(cuda)))
     }
 
@@ -39,7 +41,12 @@ impl Platform {
 
     /// Any backend: a simulator with options of its own, or a decorated one.
     pub fn with_driver(driver: Arc<dyn Driver>) -> Self {
-        Platform { inner: Arc::new(PlatformInner { driver, registry: Registry::default() }) }
+        Platform {
+            inner: Arc::new(PlatformInner {
+                driver,
+                registry: Registry::default(),
+            }),
+        }
     }
 
     pub(crate) fn from_inner(inner: Arc<PlatformInner>) -> Self {
@@ -61,7 +68,10 @@ impl Platform {
     /// # Errors
     /// Where the driver cannot tell.
     pub fn device_count(&self) -> Result<u32> {
-        self.inner.driver.device_count().map_err(Error::driver("counting devices"))
+        self.inner
+            .driver
+            .device_count()
+            .map_err(Error::driver("counting devices"))
     }
 
     /// One device by number.
@@ -81,13 +91,17 @@ impl Platform {
     /// # Errors
     /// Where the driver cannot tell.
     pub fn devices(&self) -> Result<Vec<Device>> {
-        (0..self.device_count()?).map(|index| self.device(index)).collect()
+        (0..self.device_count()?)
+            .map(|index| self.device(index))
+            .collect()
     }
 }
 
 impl fmt::Debug for Platform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Platform").field("backend", &self.info().name).finish()
+        f.debug_struct("Platform")
+            .field("backend", &self.info().name)
+            .finish()
     }
 }
 
@@ -148,13 +162,21 @@ impl DeviceChoice {
             DeviceChoice::Cuda(index) => {
                 let platform = Platform::cuda()?;
                 let device = platform.device(*index)?;
-                Ok(Opened { platform, device, notice: None })
+                Ok(Opened {
+                    platform,
+                    device,
+                    notice: None,
+                })
             }
             DeviceChoice::Simulated(name) => Self::open_simulated(name, None),
             DeviceChoice::Auto => match Platform::cuda() {
                 Ok(platform) => {
                     let device = platform.device(0)?;
-                    Ok(Opened { platform, device, notice: None })
+                    Ok(Opened {
+                        platform,
+                        device,
+                        notice: None,
+                    })
                 }
                 Err(Error::NoCuda { reason }) => {
                     let notice = format!(
@@ -175,6 +197,10 @@ impl DeviceChoice {
         })?;
         let platform = Platform::simulated(profile);
         let device = platform.device(0)?;
-        Ok(Opened { platform, device, notice })
+        Ok(Opened {
+            platform,
+            device,
+            notice,
+        })
     }
 }

@@ -34,10 +34,17 @@ impl Registry {
     ) -> Result<()> {
         let (first, end) = pages(start, bytes);
         let mut ranges = self.ranges.lock();
-        let overlapping = ranges.range(..end).next_back().filter(|(_, e)| e.end > first);
+        let overlapping = ranges
+            .range(..end)
+            .next_back()
+            .filter(|(_, e)| e.end > first);
         if let Some((_, entry)) = overlapping {
             let owner = format!("the buffer registered at {}", entry.site);
-            return Err(Error::AlreadyRegistered { start, end: start + bytes, owner });
+            return Err(Error::AlreadyRegistered {
+                start,
+                end: start + bytes,
+                owner,
+            });
         }
         ranges.insert(first, Entry { end, site });
         Ok(())

@@ -33,7 +33,10 @@ pub struct SolveOptions {
 impl Default for SolveOptions {
     /// Tolerance 1e-8, 20 000 steps.
     fn default() -> Self {
-        SolveOptions { tolerance: 1e-8, iterations_max: 20_000 }
+        SolveOptions {
+            tolerance: 1e-8,
+            iterations_max: 20_000,
+        }
     }
 }
 
@@ -77,7 +80,10 @@ pub fn run(
     let market = read_matrix_market(file)?;
     market
         .check_for_cg()
-        .map_err(|problem| JobError::NotSuitable { file: name.clone(), problem })?;
+        .map_err(|problem| JobError::NotSuitable {
+            file: name.clone(),
+            problem,
+        })?;
     progress.step();
     progress.end();
     let system = System::new(name, &market.matrix, *options)?;
@@ -98,12 +104,22 @@ impl<'a> System<'a> {
         let csr = Csr::new(&matrix.row_start, &matrix.column, &matrix.value)?;
         let inverse_diagonal = matrix.diagonal().iter().map(|d| 1.0 / d).collect();
         let b = right_hand_side_of_ones(matrix);
-        Ok(System { name, matrix, csr, b, inverse_diagonal, options })
+        Ok(System {
+            name,
+            matrix,
+            csr,
+            b,
+            inverse_diagonal,
+            options,
+        })
     }
 
     /// An error of the iteration itself.
     pub(crate) fn breakdown(&self, problem: String) -> JobError {
-        JobError::Solver { file: self.name.clone(), problem }
+        JobError::Solver {
+            file: self.name.clone(),
+            problem,
+        }
     }
 }
 
@@ -148,7 +164,11 @@ fn compare(
         let allowed = system.options.tolerance * RESIDUAL_SLACK;
         if error.is_nan() || error > allowed {
             let strategy = contender.name.to_owned();
-            return Err(JobError::WrongResult { strategy, error, allowed });
+            return Err(JobError::WrongResult {
+                strategy,
+                error,
+                allowed,
+            });
         }
         contender.error = contender.error.max(error);
         contender.placements = placements;
@@ -161,13 +181,18 @@ fn compare(
     for (contender, seconds) in contenders.iter_mut().zip(loops) {
         contender.loop_seconds = Timings::of(seconds.into_iter().skip(rounds.warm_up).collect());
     }
-    Ok(contenders.into_iter().zip(totals).map(|(c, t)| result(c, &t)).collect())
+    Ok(contenders
+        .into_iter()
+        .zip(totals)
+        .map(|(c, t)| result(c, &t))
+        .collect())
 }
 
 fn result(contender: Contender, totals: &Timings) -> (StrategyResult, Vec<Placement>) {
     let loop_seconds = contender.loop_seconds.median();
-    let (iterations, bytes_up, bytes_down) =
-        contender.last.map_or((0, 0, 0), |o| (o.iterations, o.bytes_up, o.bytes_down));
+    let (iterations, bytes_up, bytes_down) = contender
+        .last
+        .map_or((0, 0, 0), |o| (o.iterations, o.bytes_up, o.bytes_down));
     let result = StrategyResult {
         name: contender.name.to_owned(),
         placement: contender.way.placement().to_owned(),
@@ -214,5 +239,8 @@ fn rounds(device: &Device, system: &System<'_>) -> Rounds {
         return Rounds::SIMULATED;
     }
     let counted = if system.matrix.nnz() < 1 << 21 { 11 } else { 5 };
-    Rounds { warm_up: 1, counted }
+    Rounds {
+        warm_up: 1,
+        counted,
+    }
 }

@@ -5,7 +5,11 @@ use super::steps::{Solver, check_curvature, check_step, norm};
 use super::{Outcome, System};
 use crate::error::Result;
 use pinfold::Memory;
+use pinfold::hal::{HostAddr, HostWork};
 use pinfold::kernels::cg::HostMatrix;
+
+/// Doubles of each row that the CPU reads and writes in a step, beside the product.
+const DOUBLES_PER_ROW: u64 = 17;
 
 pub(super) fn solve(
     solver: &mut Solver,
@@ -51,6 +55,11 @@ pub(super) fn solve(
         let beta = rz_next / rz;
         p.iter_mut().zip(&z).for_each(|(p, z)| *p = z + beta * *p);
         (rz, residual) = (rz_next, norm(&r));
+        // On a real device the arithmetic took its time; a virtual clock has to be told.
+        solver.device().declare_host_work(HostWork::Read {
+            addr: HostAddr(host_q.as_ptr() as usize),
+            bytes: DOUBLES_PER_ROW * 8 * n as u64,
+        });
         iterations += 1;
     }
     let end_ns = solver.device().now_ns();
@@ -73,5 +82,7 @@ fn scaled(a: &[f64], b: &[f64]) -> Vec<f64> {
 }
 
 fn add_scaled(to: &mut [f64], by: f64, what: &[f64]) {
-    to.iter_mut().zip(what).for_each(|(to, what)| *to += by * what);
+    to.iter_mut()
+        .zip(what)
+        .for_each(|(to, what)| *to += by * what);
 }

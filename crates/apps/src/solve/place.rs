@@ -36,11 +36,26 @@ pub(super) struct Way {
 
 impl Way {
     pub(super) const ALL: [Way; 5] = [
-        Way { matrix: MatrixPlace::CopiedEachStep, scalars: Scalars::Copied },
-        Way { matrix: MatrixPlace::Device, scalars: Scalars::Copied },
-        Way { matrix: MatrixPlace::Device, scalars: Scalars::Waited },
-        Way { matrix: MatrixPlace::Device, scalars: Scalars::Polled },
-        Way { matrix: MatrixPlace::InPlace, scalars: Scalars::Polled },
+        Way {
+            matrix: MatrixPlace::CopiedEachStep,
+            scalars: Scalars::Copied,
+        },
+        Way {
+            matrix: MatrixPlace::Device,
+            scalars: Scalars::Copied,
+        },
+        Way {
+            matrix: MatrixPlace::Device,
+            scalars: Scalars::Waited,
+        },
+        Way {
+            matrix: MatrixPlace::Device,
+            scalars: Scalars::Polled,
+        },
+        Way {
+            matrix: MatrixPlace::InPlace,
+            scalars: Scalars::Polled,
+        },
     ];
 
     /// Its name in reports.
@@ -59,7 +74,9 @@ impl Way {
         match (self.matrix, self.scalars) {
             (MatrixPlace::CopiedEachStep, _) => "page-locked, copied both ways each step",
             (MatrixPlace::Device, Scalars::Copied) => "device; scalars copied to page-locked",
-            (MatrixPlace::Device, Scalars::Waited) => "device; scalars in mapped memory, waited for",
+            (MatrixPlace::Device, Scalars::Waited) => {
+                "device; scalars in mapped memory, waited for"
+            }
             (MatrixPlace::Device, Scalars::Polled) => "device; scalars in mapped memory, polled",
             (MatrixPlace::InPlace, _) => "mapped, read in place; scalars polled",
         }
@@ -97,21 +114,34 @@ pub(super) fn choose(memory: &Memory, system: &System<'_>, costs: &ReadCosts) ->
         costs.in_place.time_ns(bytes) / 1e3
     );
     let (matrix, matrix_reason) = if !fits_on_device(memory, system)? {
-        (MatrixPlace::InPlace, format!("the device has no room for the matrix; {in_place}"))
+        (
+            MatrixPlace::InPlace,
+            format!("the device has no room for the matrix; {in_place}"),
+        )
     } else if integrated {
-        (MatrixPlace::InPlace, format!("the device shares the host's memory; {in_place}"))
+        (
+            MatrixPlace::InPlace,
+            format!("the device shares the host's memory; {in_place}"),
+        )
     } else {
         let once = costs.copy_page_locked.time_ns(bytes) / 1e3;
         let reason = format!("{in_place}, copying it takes {simulated}{once:.1} µs once");
         (MatrixPlace::Device, reason)
     };
     let (copied, published) = (costs.scalar_copied_ns, costs.scalar_published_ns);
-    let scalars = if published <= copied { Scalars::Polled } else { Scalars::Copied };
+    let scalars = if published <= copied {
+        Scalars::Polled
+    } else {
+        Scalars::Copied
+    };
     let reason = format!(
         "{matrix_reason}; a kernel's scalar reaches the host in {simulated}{:.1} µs polled in mapped \
          memory, {simulated}{:.1} µs copied",
         published / 1e3,
         copied / 1e3
     );
-    Ok(Choice { way: Way { matrix, scalars }, reason })
+    Ok(Choice {
+        way: Way { matrix, scalars },
+        reason,
+    })
 }

@@ -81,7 +81,8 @@ impl Solver {
                 self.load_vectors(memory, system)?;
                 let step_up = matrix.bytes();
                 let lent = matrix.lend();
-                let outcome = self.iterate(memory, system, &lent, way.scalars, step_up, start_ns)?;
+                let outcome =
+                    self.iterate(memory, system, &lent, way.scalars, step_up, start_ns)?;
                 drop(lent.wait()?);
                 outcome
             }
@@ -105,12 +106,19 @@ impl Solver {
     }
 
     pub(super) fn vectors(&mut self) -> (&Stream, &mut Cg, &mut Vectors, &mut CellBuffer) {
-        (&self.stream, &mut self.cg, &mut self.vectors, &mut self.cell_on_device)
+        (
+            &self.stream,
+            &mut self.cg,
+            &mut self.vectors,
+            &mut self.cell_on_device,
+        )
     }
 
     /// x = 0, r = b, p = q = 0.
     fn load_vectors(&mut self, memory: &Memory, system: &System<'_>) -> Result<()> {
-        let Solver { stream, vectors, .. } = self;
+        let Solver {
+            stream, vectors, ..
+        } = self;
         let send = |from: &[f64], to: &mut DeviceBuffer<f64>| -> Result<()> {
             let mut buffer = memory.upload(from.len())?;
             buffer.write(0, from)?;
@@ -139,7 +147,10 @@ impl Solver {
         I: DeviceRead<Item = u32>,
         V: DeviceRead<Item = f64>,
     {
-        let step = StepBytes { up: matrix_bytes_a_step, down: 2 * CELL_BYTES };
+        let step = StepBytes {
+            up: matrix_bytes_a_step,
+            down: 2 * CELL_BYTES,
+        };
         let norm_b = norm(&system.b);
         let [mut rz, rr] = self.update(0.0, scalars)?;
         let mut residual = rr.sqrt();
@@ -157,7 +168,10 @@ impl Solver {
         }
         let loop_ns = self.device().now_ns() - loop_start_ns;
         let n = system.b.len();
-        let x = self.stream.download(&self.vectors.x, memory.download::<f64>(n)?)?.wait()?;
+        let x = self
+            .stream
+            .download(&self.vectors.x, memory.download::<f64>(n)?)?
+            .wait()?;
         let total_ns = self.device().now_ns() - start_ns;
         Ok(Outcome {
             x: x.to_vec(),
@@ -175,7 +189,14 @@ impl Solver {
         I: DeviceRead<Item = u32>,
         V: DeviceRead<Item = f64>,
     {
-        let Solver { stream, cg, vectors, cell, cell_on_device, .. } = self;
+        let Solver {
+            stream,
+            cg,
+            vectors,
+            cell,
+            cell_on_device,
+            ..
+        } = self;
         let (p, q) = (&vectors.p, &mut vectors.q);
         let expected = match scalars {
             Scalars::Copied => {
@@ -189,9 +210,28 @@ impl Solver {
 
     /// x += alpha p, r -= alpha q; returns r . z and r . r.
     fn update(&mut self, alpha: f64, scalars: Scalars) -> Result<[f64; 2]> {
-        let Solver { stream, cg, vectors, cell, cell_on_device, .. } = self;
-        let Vectors { x, r, p, q, inverse_diagonal } = vectors;
-        let vectors = UpdateVectors { p, q, inverse_diagonal, x, r };
+        let Solver {
+            stream,
+            cg,
+            vectors,
+            cell,
+            cell_on_device,
+            ..
+        } = self;
+        let Vectors {
+            x,
+            r,
+            p,
+            q,
+            inverse_diagonal,
+        } = vectors;
+        let vectors = UpdateVectors {
+            p,
+            q,
+            inverse_diagonal,
+            x,
+            r,
+        };
         let expected = match scalars {
             Scalars::Copied => {
                 cg.update(stream, alpha, vectors, cell_on_device)?;
@@ -204,8 +244,18 @@ impl Solver {
 
     /// p = z + beta p.
     fn direction(&mut self, beta: f64) -> Result<()> {
-        let Solver { stream, cg, vectors, .. } = self;
-        let Vectors { r, p, inverse_diagonal, .. } = vectors;
+        let Solver {
+            stream,
+            cg,
+            vectors,
+            ..
+        } = self;
+        let Vectors {
+            r,
+            p,
+            inverse_diagonal,
+            ..
+        } = vectors;
         Ok(cg.direction(stream, beta, inverse_diagonal, r, p)?)
     }
 
@@ -219,7 +269,9 @@ impl Solver {
                 Ok(self.cell.wait(expected, LIMIT)?)
             }
             None => {
-                let Some(to) = self.cell_copy.take() else { return Ok([f64::NAN; 2]) };
+                let Some(to) = self.cell_copy.take() else {
+                    return Ok([f64::NAN; 2]);
+                };
                 let copy = self.stream.download(&self.cell_on_device, to)?.wait()?;
                 let [first, second, ..] = copy[0];
                 self.cell_copy = Some(copy);

@@ -7,8 +7,8 @@
 
 use super::raw::SharedWords;
 use crate::error::{Error, Result};
-use crate::memory::block::Block;
 use crate::memory::Placement;
+use crate::memory::block::Block;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +41,10 @@ const POLLS_BETWEEN_CHECKS: u32 = 4096;
 
 impl ScalarCell {
     pub(crate) fn new(block: Arc<Block>) -> Self {
-        ScalarCell { words: SharedWords::new(block), last_expected: AtomicU64::new(0) }
+        ScalarCell {
+            words: SharedWords::new(block),
+            last_expected: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn block(&self) -> &Arc<Block> {
@@ -50,7 +53,9 @@ impl ScalarCell {
 
     /// The next number, for a kernel to publish under.
     pub(crate) fn expect(&self) -> Expected {
-        Expected { sequence: self.last_expected.fetch_add(1, Ordering::Relaxed) + 1 }
+        Expected {
+            sequence: self.last_expected.fetch_add(1, Ordering::Relaxed) + 1,
+        }
     }
 
     /// Where it is, and why.
@@ -96,7 +101,11 @@ impl ScalarCell {
                 continue;
             };
             let diagnosis = diagnosis.to_owned();
-            return Err(Error::Timeout { what: "a published scalar", limit, diagnosis });
+            return Err(Error::Timeout {
+                what: "a published scalar",
+                limit,
+                diagnosis,
+            });
         }
     }
 }

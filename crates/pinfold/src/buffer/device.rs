@@ -25,7 +25,11 @@ pub struct DeviceBuffer<T: Element> {
 
 impl<T: Element> DeviceBuffer<T> {
     pub(crate) fn new(block: Arc<Block>, len: usize) -> Self {
-        DeviceBuffer { block, len, _elements: PhantomData }
+        DeviceBuffer {
+            block,
+            len,
+            _elements: PhantomData,
+        }
     }
 
     pub(crate) fn block(&self) -> &Arc<Block> {
@@ -58,7 +62,9 @@ impl<T: Element> DeviceBuffer<T> {
 
 impl<T: Element> fmt::Debug for DeviceBuffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceBuffer").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("DeviceBuffer")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }
 
@@ -73,7 +79,11 @@ pub struct DeviceSlice<'a, T: Element> {
 impl<'a, T: Element> DeviceSlice<'a, T> {
     fn new(block: &'a Arc<Block>, len: usize, range: Range<usize>) -> Result<Self> {
         check_range(&range, len)?;
-        Ok(DeviceSlice { block, range, _elements: PhantomData })
+        Ok(DeviceSlice {
+            block,
+            range,
+            _elements: PhantomData,
+        })
     }
 
     /// Number of elements.
@@ -89,7 +99,9 @@ impl<'a, T: Element> DeviceSlice<'a, T> {
 
 impl<T: Element> fmt::Debug for DeviceSlice<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceSlice").field("range", &self.range).finish_non_exhaustive()
+        f.debug_struct("DeviceSlice")
+            .field("range", &self.range)
+            .finish_non_exhaustive()
     }
 }
 
@@ -216,7 +228,10 @@ impl<T: Element> DevicePointer<T> {
         check_range(&(at..len), len)?;
         let offset = (at * std::mem::size_of::<T>()) as u64;
         let address = block.device_addr(device)?.offset(offset).0;
-        Ok(DevicePointer { address, _to: PhantomData })
+        Ok(DevicePointer {
+            address,
+            _to: PhantomData,
+        })
     }
 
     /// The number, as a `CUdeviceptr`.

@@ -63,10 +63,15 @@ impl<B: HostBuffer> InFlight<B> {
                 Ok(true) => return Ok(self.buffer),
                 Ok(false) if start.elapsed() < limit => device.driver().pause(),
                 Ok(false) => {
-                    let diagnosis = "the streams that use the buffer still have work; a kernel may \
+                    let diagnosis =
+                        "the streams that use the buffer still have work; a kernel may \
                                      be waiting for something that never comes"
-                        .to_owned();
-                    let error = Error::Timeout { what: "the buffer's work", limit, diagnosis };
+                            .to_owned();
+                    let error = Error::Timeout {
+                        what: "the buffer's work",
+                        limit,
+                        diagnosis,
+                    };
                     return Err(Refused::new(error, self));
                 }
                 Err(error) => return Err(Refused::new(error, self)),

@@ -1,7 +1,9 @@
 //! Host buffers that pinfold allocates: upload, download, exchange, zero-copy.
 
 use super::raw::HostElements;
-use super::{BlockRef, CopySource, CopyTarget, HostBuffer, InFlight, InPlace, InPlaceWritable, Sealed};
+use super::{
+    BlockRef, CopySource, CopyTarget, HostBuffer, InFlight, InPlace, InPlaceWritable, Sealed,
+};
 use crate::element::Element;
 use crate::error::Result;
 use crate::memory::Placement;
@@ -171,8 +173,9 @@ impl<T: Element> UploadBuffer<T> {
         let block = self.elements.block();
         if let Some(addr) = block.host() {
             let bytes = (elements * std::mem::size_of::<T>()) as u64;
-            block.first_device().declare_host_work(HostWork::Write { addr, bytes });
+            block
+                .first_device()
+                .declare_host_work(HostWork::Write { addr, bytes });
         }
     }
 }
-

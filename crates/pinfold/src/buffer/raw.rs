@@ -19,7 +19,11 @@ pub(crate) struct HostElements<T> {
 impl<T: Element> HostElements<T> {
     /// The block holds at least `len` elements, and nobody else makes references into it.
     pub(crate) fn new(block: Arc<Block>, len: usize) -> Self {
-        HostElements { block, len, _elements: PhantomData }
+        HostElements {
+            block,
+            len,
+            _elements: PhantomData,
+        }
     }
 
     pub(crate) fn block(&self) -> &Arc<Block> {
@@ -36,19 +40,21 @@ impl<T: Element> HostElements<T> {
 
     /// To be called by buffers only while no device uses the block.
     pub(crate) fn as_slice(&self) -> &[T] {
-        let Some(host) = self.block.host().filter(|_| self.len > 0) else { return &[] };
+        let Some(host) = self.block.host().filter(|_| self.len > 0) else {
+            return &[];
+        };
         // SAFETY: the block is page-aligned memory (or the caller's own slice of `T`) of `len`
         // elements, initialised from the start; any bit pattern is a valid `T`; it lives as long as
         // `self`. No device writes it: the buffer is not in flight. References by others cannot be:
         // the block has one buffer, and that is borrowed.
-        unsafe {
-            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(host.0), self.len)
-        }
+        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(host.0), self.len) }
     }
 
     /// To be called by buffers only while no device uses the block, and never for read-only memory.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
-        let Some(host) = self.block.host().filter(|_| self.len > 0) else { return &mut [] };
+        let Some(host) = self.block.host().filter(|_| self.len > 0) else {
+            return &mut [];
+        };
         // SAFETY: as in `as_slice`; the buffer is borrowed exclusively, and its memory is writable.
         unsafe {
             std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(host.0), self.len)
@@ -70,7 +76,9 @@ impl<T: Element> HostElements<T> {
 
     /// Writes every element in ascending order, each exactly once.
     pub(crate) fn write_each(&mut self, mut value: impl FnMut(usize) -> T) {
-        let Some(host) = self.block.host() else { return };
+        let Some(host) = self.block.host() else {
+            return;
+        };
         let to: *mut T = std::ptr::with_exposed_provenance_mut(host.0);
         for at in 0..self.len {
             // SAFETY: `at` is below the length; else as in `as_mut_slice`. `T` has no destructor.
@@ -116,6 +124,10 @@ pub(crate) fn check_range(range: &Range<usize>, len: usize) -> Result<()> {
     if range.start <= range.end && range.end <= len {
         Ok(())
     } else {
-        Err(Error::OutOfRange { start: range.start, end: range.end, len })
+        Err(Error::OutOfRange {
+            start: range.start,
+            end: range.end,
+            len,
+        })
     }
 }

@@ -1,7 +1,9 @@
 //! Buffers over memory that pinfold does not own: page-locked where it lies.
 
 use super::raw::HostElements;
-use super::{BlockRef, CopySource, CopyTarget, HostBuffer, InFlight, InPlace, InPlaceWritable, Sealed};
+use super::{
+    BlockRef, CopySource, CopyTarget, HostBuffer, InFlight, InPlace, InPlaceWritable, Sealed,
+};
 use crate::element::Element;
 use crate::error::Result;
 use crate::memory::block::Block;
@@ -109,7 +111,10 @@ pub struct RegisteredBuffer<O: HostRange> {
 
 impl<O: HostRange> RegisteredBuffer<O> {
     pub(crate) fn new(block: Arc<Block>, len: usize) -> Self {
-        RegisteredBuffer { elements: HostElements::new(block, len), _owner: PhantomData }
+        RegisteredBuffer {
+            elements: HostElements::new(block, len),
+            _owner: PhantomData,
+        }
     }
 
     /// The elements.
@@ -196,6 +201,8 @@ impl<O: WritableRange> InPlaceWritable for RegisteredBuffer<O> {}
 
 impl<O: HostRange> fmt::Debug for RegisteredBuffer<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegisteredBuffer").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("RegisteredBuffer")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
     }
 }

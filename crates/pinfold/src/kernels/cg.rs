@@ -44,8 +44,15 @@ impl<'a> Csr<'a> {
             ));
         }
         match columns.iter().position(|column| *column as usize >= rows) {
-            Some(at) => problem(format!("entry {at} lies in column {} of {rows}", columns[at])),
-            None => Ok(Csr { row_start, columns, values }),
+            Some(at) => problem(format!(
+                "entry {at} lies in column {} of {rows}",
+                columns[at]
+            )),
+            None => Ok(Csr {
+                row_start,
+                columns,
+                values,
+            }),
         }
     }
 
@@ -145,7 +152,16 @@ impl HostMatrix {
             columns: stream.upload(self.columns, &mut columns)?,
             values: stream.upload(self.values, &mut values)?,
         };
-        Ok((flying, Matrix { rows, entries, row_start, columns, values }))
+        Ok((
+            flying,
+            Matrix {
+                rows,
+                entries,
+                row_start,
+                columns,
+                values,
+            },
+        ))
     }
 
     /// Enqueues a copy over a matrix of the same size that is on the device already.
@@ -157,7 +173,11 @@ impl HostMatrix {
         // entries, and every column within the rows.
         if (self.rows, self.entries) != (to.rows, to.entries) {
             let (got, want) = (to.entries as usize, self.entries as usize);
-            return Err(Error::Length { what: "matrix on the device", got, want });
+            return Err(Error::Length {
+                what: "matrix on the device",
+                got,
+                want,
+            });
         }
         Ok(Matrix {
             rows: self.rows,
@@ -245,7 +265,10 @@ impl Cg {
         check_len("q", q, matrix.rows())?;
         let lanes = cg_lanes(matrix.rows, matrix.entries);
         let (blocks, threads) = cg_shape(matrix.rows, lanes);
-        let gathered = Pattern::Random { row_bytes: 8, count: u64::from(matrix.entries) };
+        let gathered = Pattern::Random {
+            row_bytes: 8,
+            count: u64::from(matrix.entries),
+        };
         let mut sink = sink.into_sink();
         let args = Args::new()
             .scalar(matrix.rows)
@@ -274,7 +297,13 @@ impl Cg {
         vectors: UpdateVectors<'_>,
         sink: S,
     ) -> Result<<S::Sink as Sink>::Promise> {
-        let UpdateVectors { p, q, inverse_diagonal, x, r } = vectors;
+        let UpdateVectors {
+            p,
+            q,
+            inverse_diagonal,
+            x,
+            r,
+        } = vectors;
         let n = p.len();
         check_len("q", q, n)?;
         check_len("the inverse diagonal", inverse_diagonal, n)?;
@@ -314,8 +343,12 @@ impl Cg {
         check_len("r", r, n)?;
         let count = vector_len(n)?;
         let (blocks, threads) = cg_shape(count, 1);
-        let args =
-            Args::new().scalar(count).scalar(beta).reads(inverse_diagonal).reads(r).updates(p);
+        let args = Args::new()
+            .scalar(count)
+            .scalar(beta)
+            .reads(inverse_diagonal)
+            .reads(r)
+            .updates(p);
         // SAFETY: these are the kernel's arguments; every vector has `count` elements.
         unsafe { stream.launch(&self.direction, Shape::linear(blocks, threads), args) }
     }
@@ -329,7 +362,11 @@ impl std::fmt::Debug for Cg {
 
 fn check_len(what: &'static str, vector: &DeviceBuffer<f64>, want: usize) -> Result<()> {
     let got = vector.len();
-    if got == want { Ok(()) } else { Err(Error::Length { what, got, want }) }
+    if got == want {
+        Ok(())
+    } else {
+        Err(Error::Length { what, got, want })
+    }
 }
 
 fn vector_len(n: usize) -> Result<u32> {

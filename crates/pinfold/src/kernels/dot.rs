@@ -23,7 +23,10 @@ impl Dot {
     pub fn load(memory: &Memory, stream: &Stream) -> Result<Self> {
         let kernel = Module::load(stream.device(), &image())?.kernel("dot_f32")?;
         let blocks_max = dot_shape(u64::MAX).0;
-        Ok(Dot { kernel, scratch: Scratch::new(memory, stream, blocks_max as usize)? })
+        Ok(Dot {
+            kernel,
+            scratch: Scratch::new(memory, stream, blocks_max as usize)?,
+        })
     }
 
     /// Enqueues `a . b`. The vectors may lie on the device or, lent, in host memory. The first value of the sink

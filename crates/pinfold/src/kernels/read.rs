@@ -22,7 +22,10 @@ impl Reader {
     pub fn load(memory: &Memory, stream: &Stream) -> Result<Self> {
         let kernel = Module::load(stream.device(), &image())?.kernel("read_f32")?;
         let blocks_max = read_shape(u64::MAX).0;
-        Ok(Reader { kernel, scratch: Scratch::new(memory, stream, blocks_max as usize)? })
+        Ok(Reader {
+            kernel,
+            scratch: Scratch::new(memory, stream, blocks_max as usize)?,
+        })
     }
 
     /// Enqueues the sum of all elements. The first value of the sink is the result.

@@ -44,7 +44,10 @@ impl<'c> IntoSink for &'c ScalarCell {
     type Sink = Publish<'c>;
 
     fn into_sink(self) -> Publish<'c> {
-        Publish { cell: self, expected: self.expect() }
+        Publish {
+            cell: self,
+            expected: self.expect(),
+        }
     }
 }
 

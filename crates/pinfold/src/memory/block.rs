@@ -24,7 +24,13 @@ pub(crate) struct Block {
 impl Block {
     pub(crate) fn new(memory: Arc<MemoryInner>, raw: RawBlock, placement: Placement) -> Arc<Self> {
         memory.counters.taken(&raw);
-        Arc::new(Block { memory, placement, raw, closed: AtomicBool::new(false), uses: Mutex::default() })
+        Arc::new(Block {
+            memory,
+            placement,
+            raw,
+            closed: AtomicBool::new(false),
+            uses: Mutex::default(),
+        })
     }
 
     pub(crate) fn placement(&self) -> &Placement {
@@ -59,7 +65,11 @@ impl Block {
 
     /// Checks that copies by the device may use the block.
     pub(crate) fn check_reach(&self, device: &Device) -> Result<()> {
-        if self.memory.devices.contains(device) { Ok(()) } else { Err(self.out_of_reach(device)) }
+        if self.memory.devices.contains(device) {
+            Ok(())
+        } else {
+            Err(self.out_of_reach(device))
+        }
     }
 
     fn out_of_reach(&self, device: &Device) -> Error {
@@ -133,7 +143,9 @@ impl Drop for Block {
         if !*self.closed.get_mut() {
             let raw = std::mem::replace(&mut self.raw, RawBlock::empty(self.placement.kind()));
             let log = std::mem::take(self.uses.get_mut());
-            self.memory.retired.retire(raw, log, &*self.memory.source, &self.memory.counters);
+            self.memory
+                .retired
+                .retire(raw, log, &*self.memory.source, &self.memory.counters);
         }
     }
 }

@@ -40,7 +40,10 @@ impl Use {
         use MemoryKind::{Mapped, MappedWriteCombined, PageLocked, Pageable, WriteCombined};
         match self {
             Use::Upload => {
-                matches!(kind, Pageable | PageLocked | WriteCombined | Mapped | MappedWriteCombined)
+                matches!(
+                    kind,
+                    Pageable | PageLocked | WriteCombined | Mapped | MappedWriteCombined
+                )
             }
             Use::Download | Use::Exchange => matches!(kind, Pageable | PageLocked | Mapped),
             Use::UploadInPlace => matches!(kind, Mapped | MappedWriteCombined),
@@ -77,7 +80,10 @@ pub(crate) fn decide(usage: Use, memory: &MemoryInner, asked: Option<MemoryKind>
         return Decision { kind, reason };
     }
     let measured = memory.measured.lock().clone();
-    let integrated = memory.devices.iter().all(|d| d.info().capabilities.integrated);
+    let integrated = memory
+        .devices
+        .iter()
+        .all(|d| d.info().capabilities.integrated);
     match usage {
         Use::Upload | Use::Download | Use::Exchange if integrated => Decision {
             kind: MemoryKind::Mapped,
@@ -134,7 +140,10 @@ fn upload(measured: Option<&Measured>) -> Decision {
             }
         }
     };
-    Decision { kind, reason: Reason::new(code, text) }
+    Decision {
+        kind,
+        reason: Reason::new(code, text),
+    }
 }
 
 fn upload_in_place(measured: Option<&Measured>) -> Decision {
@@ -142,14 +151,19 @@ fn upload_in_place(measured: Option<&Measured>) -> Decision {
         None => (
             MemoryKind::Mapped,
             ReasonCode::InPlace,
-            "kernels read it in place; write-combining was not measured here, so it is not used".to_owned(),
+            "kernels read it in place; write-combining was not measured here, so it is not used"
+                .to_owned(),
         ),
         Some(m) => {
             let (mapped, combined) = (m.read_mapped, m.read_mapped_write_combined);
             let figures = format!("{} against {}", rate(combined), rate(mapped));
             if m.write_combining_pays_in_place() {
                 let text = format!("kernels read write-combined memory faster here: {figures}");
-                (MemoryKind::MappedWriteCombined, ReasonCode::WriteCombiningPays, text)
+                (
+                    MemoryKind::MappedWriteCombined,
+                    ReasonCode::WriteCombiningPays,
+                    text,
+                )
             } else {
                 let text = format!(
                     "kernels read it in place; write-combining gains nothing here: {figures}"
@@ -158,7 +172,10 @@ fn upload_in_place(measured: Option<&Measured>) -> Decision {
             }
         }
     };
-    Decision { kind, reason: Reason::new(code, text) }
+    Decision {
+        kind,
+        reason: Reason::new(code, text),
+    }
 }
 
 fn rate(bytes_per_s: f64) -> String {

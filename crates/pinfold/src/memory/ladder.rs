@@ -17,19 +17,29 @@ struct Rung {
 }
 
 const fn whole(kind: MemoryKind) -> Rung {
-    Rung { kind, in_pieces: false }
+    Rung {
+        kind,
+        in_pieces: false,
+    }
 }
 
 const fn pieces(kind: MemoryKind) -> Rung {
-    Rung { kind, in_pieces: true }
+    Rung {
+        kind,
+        in_pieces: true,
+    }
 }
 
 /// What is tried for a kind, in order. Memory that kernels use in place has no rung below mapped:
 /// they could not reach it.
 fn rungs(kind: MemoryKind) -> &'static [Rung] {
     use MemoryKind::{Mapped, MappedWriteCombined, PageLocked, Pageable, WriteCombined};
-    const WRITE_COMBINED: &[Rung] =
-        &[whole(WriteCombined), whole(PageLocked), pieces(PageLocked), whole(Pageable)];
+    const WRITE_COMBINED: &[Rung] = &[
+        whole(WriteCombined),
+        whole(PageLocked),
+        pieces(PageLocked),
+        whole(Pageable),
+    ];
     const PAGE_LOCKED: &[Rung] = &[whole(PageLocked), pieces(PageLocked), whole(Pageable)];
     const MAPPED_WRITE_COMBINED: &[Rung] =
         &[whole(MappedWriteCombined), whole(Mapped), pieces(Mapped)];
@@ -58,7 +68,10 @@ pub(super) fn acquire(
         return Ok((RawBlock::empty(kind), placed(kind)));
     }
     if kind != MemoryKind::Pageable {
-        memory.devices.iter().try_for_each(crate::device::Device::ensure_open)?;
+        memory
+            .devices
+            .iter()
+            .try_for_each(crate::device::Device::ensure_open)?;
     }
     let mut tried = Vec::new();
     for rung in rungs(kind) {
@@ -79,13 +92,23 @@ pub(super) fn acquire(
                 return Ok((raw, placed(rung.kind).with_ladder(tried, pieces)));
             }
             Err(error) if error.code.is_sticky() => {
-                return Err(Error::Driver { doing: "getting host memory", source: error });
+                return Err(Error::Driver {
+                    doing: "getting host memory",
+                    source: error,
+                });
             }
             Err(error) => tried.push(step(*rung, &error)),
         }
     }
     let limit = likely_limit(bytes);
-    let error = HostMemoryError { bytes, wanted: kind, tried, strict: rules.strict, limit, site };
+    let error = HostMemoryError {
+        bytes,
+        wanted: kind,
+        tried,
+        strict: rules.strict,
+        limit,
+        site,
+    };
     Err(Error::HostMemory(Box::new(error)))
 }
 
@@ -96,7 +119,11 @@ fn step(rung: Rung, error: &DriverError) -> LadderStep {
         }
         _ => error.to_string(),
     };
-    LadderStep { tried: rung.kind, in_pieces: rung.in_pieces, problem }
+    LadderStep {
+        tried: rung.kind,
+        in_pieces: rung.in_pieces,
+        problem,
+    }
 }
 
 /// Names the limit that most likely stood in the way, and the one that is often blamed wrongly.

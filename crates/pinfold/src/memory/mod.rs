@@ -86,8 +86,9 @@ impl Memory {
     /// of different platforms.
     pub fn for_devices(devices: &[Device]) -> Option<Self> {
         let first = devices.first()?;
-        let one_platform =
-            devices.iter().all(|d| Arc::ptr_eq(d.platform_inner(), first.platform_inner()));
+        let one_platform = devices
+            .iter()
+            .all(|d| Arc::ptr_eq(d.platform_inner(), first.platform_inner()));
         one_platform.then(|| Self::over(devices.to_vec()))
     }
 
@@ -99,20 +100,35 @@ impl Memory {
             counters: Counters::default(),
             measured: Mutex::new(None),
         };
-        Memory { inner: Arc::new(inner), rules: Rules::default() }
+        Memory {
+            inner: Arc::new(inner),
+            rules: Rules::default(),
+        }
     }
 
     /// The same memory, but requests fail rather than step down to a slower kind.
     #[must_use]
     pub fn strict(&self) -> Self {
-        Memory { rules: Rules { strict: true, ..self.rules }, ..self.clone() }
+        Memory {
+            rules: Rules {
+                strict: true,
+                ..self.rules
+            },
+            ..self.clone()
+        }
     }
 
     /// The same memory, but host requests get this kind whatever pinfold would choose: to compare, or
     /// because you know better. With [`strict`](Self::strict) it is this kind or an error.
     #[must_use]
     pub fn of_kind(&self, kind: MemoryKind) -> Self {
-        Memory { rules: Rules { kind: Some(kind), ..self.rules }, ..self.clone() }
+        Memory {
+            rules: Rules {
+                kind: Some(kind),
+                ..self.rules
+            },
+            ..self.clone()
+        }
     }
 
     /// Tells the manager what was measured on this machine. Without it, nothing that pays only on
@@ -137,7 +153,10 @@ impl Memory {
     /// [`Error::HostMemory`] where no kind on the ladder could be had, [`Error::TooLarge`].
     #[track_caller]
     pub fn upload<T: Element>(&self, elements: usize) -> Result<UploadBuffer<T>> {
-        Ok(UploadBuffer::new(self.host_block::<T>(Use::Upload, elements)?, elements))
+        Ok(UploadBuffer::new(
+            self.host_block::<T>(Use::Upload, elements)?,
+            elements,
+        ))
     }
 
     /// Memory that the device copies results into and the host then reads.
@@ -146,7 +165,10 @@ impl Memory {
     /// As [`upload`](Self::upload).
     #[track_caller]
     pub fn download<T: Element>(&self, elements: usize) -> Result<DownloadBuffer<T>> {
-        Ok(DownloadBuffer::new(self.host_block::<T>(Use::Download, elements)?, elements))
+        Ok(DownloadBuffer::new(
+            self.host_block::<T>(Use::Download, elements)?,
+            elements,
+        ))
     }
 
     /// Memory that is copied both ways, or handed from one device to another.
@@ -155,7 +177,10 @@ impl Memory {
     /// As [`upload`](Self::upload).
     #[track_caller]
     pub fn exchange<T: Element>(&self, elements: usize) -> Result<ExchangeBuffer<T>> {
-        Ok(ExchangeBuffer::new(self.host_block::<T>(Use::Exchange, elements)?, elements))
+        Ok(ExchangeBuffer::new(
+            self.host_block::<T>(Use::Exchange, elements)?,
+            elements,
+        ))
     }
 
     /// Memory that the host fills and kernels read in place. It cannot be read by the host.
@@ -164,7 +189,10 @@ impl Memory {
     /// As [`upload`](Self::upload). There is no step down to pageable memory: kernels could not reach it.
     #[track_caller]
     pub fn upload_in_place<T: Element>(&self, elements: usize) -> Result<UploadBuffer<T>> {
-        Ok(UploadBuffer::new(self.host_block::<T>(Use::UploadInPlace, elements)?, elements))
+        Ok(UploadBuffer::new(
+            self.host_block::<T>(Use::UploadInPlace, elements)?,
+            elements,
+        ))
     }
 
     /// Host memory that kernels read and write in place, and the host too.
@@ -173,7 +201,10 @@ impl Memory {
     /// As [`upload_in_place`](Self::upload_in_place).
     #[track_caller]
     pub fn zero_copy<T: Element>(&self, elements: usize) -> Result<ZeroCopyBuffer<T>> {
-        Ok(ZeroCopyBuffer::new(self.host_block::<T>(Use::ZeroCopy, elements)?, elements))
+        Ok(ZeroCopyBuffer::new(
+            self.host_block::<T>(Use::ZeroCopy, elements)?,
+            elements,
+        ))
     }
 
     /// A few words of host memory into which a kernel publishes scalars that the host polls for.
@@ -182,8 +213,15 @@ impl Memory {
     /// As [`zero_copy`](Self::zero_copy).
     #[track_caller]
     pub fn scalar_cell(&self) -> Result<ScalarCell> {
-        let rules = Rules { kind: Some(MemoryKind::Mapped), strict: true };
-        let block = Memory { rules, ..self.clone() }.host_block::<u64>(Use::ZeroCopy, 4)?;
+        let rules = Rules {
+            kind: Some(MemoryKind::Mapped),
+            strict: true,
+        };
+        let block = Memory {
+            rules,
+            ..self.clone()
+        }
+        .host_block::<u64>(Use::ZeroCopy, 4)?;
         Ok(ScalarCell::new(block))
     }
 
@@ -210,14 +248,20 @@ impl Memory {
         let site = Location::caller();
         if !self.inner.devices.contains(device) {
             let count = self.inner.devices.len() as u32;
-            return Err(Error::UnknownDevice { index: device.index(), count });
+            return Err(Error::UnknownDevice {
+                index: device.index(),
+                count,
+            });
         }
         let bytes = bytes_of::<T>(elements)?;
         self.collect()?;
         device.ensure_open()?;
         let raw = self.inner.source.acquire_device(device, bytes, site)?;
         let placement = Placement::new(MemoryKind::Device, bytes, Reason::device(), site);
-        Ok(DeviceBuffer::new(Block::new(self.inner.clone(), raw, placement), elements))
+        Ok(DeviceBuffer::new(
+            Block::new(self.inner.clone(), raw, placement),
+            elements,
+        ))
     }
 
     /// Page-locks memory that the caller owns, in place. It is given back by
@@ -302,5 +346,9 @@ fn bytes_of<T: Element>(elements: usize) -> Result<u64> {
     (elements as u64)
         .checked_mul(element_bytes as u64)
         .filter(|bytes| *bytes <= ALLOCATION_BYTES_MAX)
-        .ok_or(Error::TooLarge { elements, element_bytes, limit_bytes: ALLOCATION_BYTES_MAX })
+        .ok_or(Error::TooLarge {
+            elements,
+            element_bytes,
+            limit_bytes: ALLOCATION_BYTES_MAX,
+        })
 }

@@ -28,11 +28,22 @@ impl Placement {
         reason: Reason,
         site: &'static Location<'static>,
     ) -> Self {
-        Placement { kind, bytes, reason, ladder: Vec::new(), pieces: 1, site }
+        Placement {
+            kind,
+            bytes,
+            reason,
+            ladder: Vec::new(),
+            pieces: 1,
+            site,
+        }
     }
 
     pub(crate) fn with_ladder(self, ladder: Vec<LadderStep>, pieces: usize) -> Self {
-        Placement { ladder, pieces, ..self }
+        Placement {
+            ladder,
+            pieces,
+            ..self
+        }
     }
 
     /// The kind of memory.
@@ -117,7 +128,10 @@ pub enum ReasonCode {
 
 impl Reason {
     pub(crate) fn new(code: ReasonCode, text: impl Into<String>) -> Self {
-        Reason { code, text: text.into() }
+        Reason {
+            code,
+            text: text.into(),
+        }
     }
 
     pub(crate) fn device() -> Self {

@@ -27,7 +27,9 @@ const PIECE_BYTES_MIN: u64 = 4 << 20;
 
 impl PlainSource {
     pub(super) fn new(devices: &[Device]) -> Self {
-        PlainSource { devices: devices.to_vec() }
+        PlainSource {
+            devices: devices.to_vec(),
+        }
     }
 
     fn first(&self) -> &Device {
@@ -56,7 +58,11 @@ impl PlainSource {
         };
         let device = self.first();
         let host = device.driver().host_alloc(device.id(), bytes, flags)?;
-        let known = if mapped { self.device_addrs(host) } else { Ok(SmallVec::new()) };
+        let known = if mapped {
+            self.device_addrs(host)
+        } else {
+            Ok(SmallVec::new())
+        };
         let block = RawBlock {
             origin: Origin::Driver,
             host: Some(host),
@@ -84,7 +90,11 @@ impl PlainSource {
         mapped: bool,
     ) -> Result<Vec<HostAddr>, DriverError> {
         let device = self.first();
-        let flags = RegisterFlags { portable: self.portable(), mapped, read_only: false };
+        let flags = RegisterFlags {
+            portable: self.portable(),
+            mapped,
+            read_only: false,
+        };
         let mut starts = Vec::new();
         let mut offset = 0;
         while offset < bytes {
@@ -92,8 +102,11 @@ impl PlainSource {
             let length = piece_bytes.min(bytes - offset);
             // SAFETY: the range lies in memory that was allocated for this block, and is unregistered
             // before that is freed.
-            let outcome =
-                unsafe { device.driver().host_register(device.id(), piece, length, flags) };
+            let outcome = unsafe {
+                device
+                    .driver()
+                    .host_register(device.id(), piece, length, flags)
+            };
             if let Err(error) = outcome {
                 self.unregister(&starts);
                 return Err(error);
@@ -120,12 +133,18 @@ impl PlainSource {
         &self,
         starts: &[HostAddr],
     ) -> Result<SmallVec<[(DeviceId, DeviceAddr); 1]>, DriverError> {
-        let Some(first) = starts.first() else { return Ok(SmallVec::new()) };
+        let Some(first) = starts.first() else {
+            return Ok(SmallVec::new());
+        };
         let base = self.device_addrs(*first)?;
         for piece in starts {
             let offset = (piece.0 - first.0) as u64;
             let here = self.device_addrs(*piece)?;
-            if here.iter().zip(&base).any(|(h, b)| h.1 != b.1.offset(offset)) {
+            if here
+                .iter()
+                .zip(&base)
+                .any(|(h, b)| h.1 != b.1.offset(offset))
+            {
                 return Err(DriverError::with_detail(
                     ErrorCode::NotSupported,
                     "cuMemHostGetDevicePointer",
@@ -170,8 +189,9 @@ impl BlockSource for PlainSource {
         let held_bytes = bytes.next_multiple_of(PIECE_ALIGN_BYTES);
         let host = system_alloc(held_bytes, PIECE_ALIGN_BYTES)?;
         let mapped = is_mapped(kind);
-        let piece_bytes =
-            (held_bytes / 8).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX).next_multiple_of(PIECE_ALIGN_BYTES);
+        let piece_bytes = (held_bytes / 8)
+            .clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX)
+            .next_multiple_of(PIECE_ALIGN_BYTES);
         let registered = self.register_pieces(host, held_bytes, piece_bytes, mapped);
         let starts = match registered {
             Ok(starts) => starts,
@@ -180,7 +200,11 @@ impl BlockSource for PlainSource {
                 return Err(error);
             }
         };
-        let known = if mapped { self.pieces_in_line(&starts) } else { Ok(SmallVec::new()) };
+        let known = if mapped {
+            self.pieces_in_line(&starts)
+        } else {
+            Ok(SmallVec::new())
+        };
         let block = RawBlock {
             origin: Origin::Pieces(starts),
             host: Some(host),
@@ -213,7 +237,13 @@ impl BlockSource for PlainSource {
             Err(e) if e.code == ErrorCode::OutOfMemory => {
                 let (free_bytes, total_bytes) = device.memory_bytes()?;
                 let device = device.name().to_owned();
-                return Err(Error::DeviceMemory { device, bytes, free_bytes, total_bytes, site });
+                return Err(Error::DeviceMemory {
+                    device,
+                    bytes,
+                    free_bytes,
+                    total_bytes,
+                    site,
+                });
             }
             Err(e) => return Err(Error::driver("getting device memory")(e)),
         };
@@ -263,18 +293,30 @@ fn is_mapped(kind: MemoryKind) -> bool {
 }
 
 fn is_write_combined(kind: MemoryKind) -> bool {
-    matches!(kind, MemoryKind::WriteCombined | MemoryKind::MappedWriteCombined)
+    matches!(
+        kind,
+        MemoryKind::WriteCombined | MemoryKind::MappedWriteCombined
+    )
 }
 
 /// Zeroed memory from the system.
 fn system_alloc(bytes: u64, align: u64) -> Result<HostAddr, DriverError> {
     let no_memory = || {
-        DriverError::with_detail(ErrorCode::OutOfMemory, "alloc", "the system has no such memory")
+        DriverError::with_detail(
+            ErrorCode::OutOfMemory,
+            "alloc",
+            "the system has no such memory",
+        )
     };
-    let layout = Layout::from_size_align(bytes as usize, align as usize).map_err(|_| no_memory())?;
+    let layout =
+        Layout::from_size_align(bytes as usize, align as usize).map_err(|_| no_memory())?;
     // SAFETY: the layout is not empty: sources are never asked for zero bytes.
     let start = unsafe { alloc_zeroed(layout) };
-    if start.is_null() { Err(no_memory()) } else { Ok(HostAddr(start.expose_provenance())) }
+    if start.is_null() {
+        Err(no_memory())
+    } else {
+        Ok(HostAddr(start.expose_provenance()))
+    }
 }
 
 /// Frees memory from [`system_alloc`] with the same size and alignment.

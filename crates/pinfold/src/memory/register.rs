@@ -46,7 +46,9 @@ pub(super) fn scoped<T: Element, R>(
     struct End(Option<Arc<Block>>);
     impl End {
         fn end(&mut self) -> Result<()> {
-            let Some(block) = self.0.take() else { return Ok(()) };
+            let Some(block) = self.0.take() else {
+                return Ok(());
+            };
             let outcome = block.wait();
             block.close();
             outcome
@@ -66,7 +68,12 @@ pub(super) fn scoped<T: Element, R>(
 
 fn placement(bytes: u64, site: &'static Location<'static>) -> Placement {
     let text = "the caller's own memory, page-locked where it lies";
-    Placement::new(MemoryKind::Registered, bytes, Reason::new(ReasonCode::Registered, text), site)
+    Placement::new(
+        MemoryKind::Registered,
+        bytes,
+        Reason::new(ReasonCode::Registered, text),
+        site,
+    )
 }
 
 /// Registers a range: all of it, or nothing.
@@ -115,7 +122,11 @@ fn pin_with_driver(
     };
     // SAFETY: the range belongs to an owner that the block keeps, or to a slice that is borrowed
     // until the block is closed; it is unregistered before either ends.
-    unsafe { device.driver().host_register(device.id(), host, bytes, flags)? };
+    unsafe {
+        device
+            .driver()
+            .host_register(device.id(), host, bytes, flags)?
+    };
     let addr = |d: &Device| Ok((d.id(), d.driver().device_address(d.id(), host)?));
     if !flags.mapped {
         return Ok(SmallVec::new());
@@ -131,7 +142,11 @@ fn pin_with_driver(
 fn explain(error: DriverError, host: HostAddr, bytes: usize) -> Error {
     if error.code == pinfold_hal::ErrorCode::HostMemoryAlreadyRegistered {
         let owner = "code outside of pinfold".to_owned();
-        return Error::AlreadyRegistered { start: host.0, end: host.0 + bytes, owner };
+        return Error::AlreadyRegistered {
+            start: host.0,
+            end: host.0 + bytes,
+            owner,
+        };
     }
     Error::driver("page-locking memory in place")(error)
 }
@@ -151,7 +166,9 @@ pub(crate) fn into_owner<O: HostRange + Send + Sync + 'static>(
         }
         _ => raw.keep,
     };
-    Ok(keep.and_then(|keep| keep.downcast().ok()).map(|owner| *owner))
+    Ok(keep
+        .and_then(|keep| keep.downcast().ok())
+        .map(|owner| *owner))
 }
 
 /// Unregisters a range and returns what kept it alive; see [`into_owner`] for failures.
@@ -169,7 +186,9 @@ pub(super) fn unregister(
         }
         Err(error) => {
             std::mem::forget(keep);
-            Err(Error::driver("unlocking memory that was page-locked in place")(error))
+            Err(Error::driver(
+                "unlocking memory that was page-locked in place",
+            )(error))
         }
     }
 }

@@ -19,7 +19,8 @@ pub(crate) trait BlockSource: Send + Sync {
     ///
     /// # Errors
     /// As above; also where the size cannot be cut, or the pieces would not be in line for the device.
-    fn acquire_host_in_pieces(&self, kind: MemoryKind, bytes: u64) -> Result<RawBlock, DriverError>;
+    fn acquire_host_in_pieces(&self, kind: MemoryKind, bytes: u64)
+    -> Result<RawBlock, DriverError>;
 
     /// Device memory. Zero bytes give an empty block.
     fn acquire_device(
@@ -82,7 +83,12 @@ impl RawBlock {
 
     /// The same memory, without what keeps it alive.
     pub(crate) fn without_keep(&self) -> Self {
-        RawBlock { origin: self.origin.clone(), device: self.device.clone(), keep: None, ..*self }
+        RawBlock {
+            origin: self.origin.clone(),
+            device: self.device.clone(),
+            keep: None,
+            ..*self
+        }
     }
 
     /// A block of zero bytes.

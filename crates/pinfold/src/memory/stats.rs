@@ -61,6 +61,9 @@ impl Counters {
     }
 
     pub(crate) fn snapshot(&self, retired_bytes: u64) -> MemoryStats {
-        MemoryStats { retired_bytes, ..self.books.lock().clone() }
+        MemoryStats {
+            retired_bytes,
+            ..self.books.lock().clone()
+        }
     }
 }

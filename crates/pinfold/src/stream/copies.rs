@@ -2,8 +2,8 @@
 
 use super::Stream;
 use super::order::StreamOrder;
-use crate::buffer::{CopySource, CopyTarget, DeviceBuffer, HandOver, HostBuffer, InFlight};
 use crate::buffer::raw::check_range;
+use crate::buffer::{CopySource, CopyTarget, DeviceBuffer, HandOver, HostBuffer, InFlight};
 use crate::element::Element;
 use crate::error::{Error, Refused, Result};
 use crate::memory::block::Block;
@@ -27,7 +27,11 @@ impl Stream {
     {
         let from = from.hand_over();
         if from.len() != to.len() {
-            let error = Error::Length { what: "upload target", got: to.len(), want: from.len() };
+            let error = Error::Length {
+                what: "upload target",
+                got: to.len(),
+                want: from.len(),
+            };
             return Err(Refused::new(error, from));
         }
         let all = 0..from.len();
@@ -67,20 +71,26 @@ impl Stream {
         let source = from.buffer().block().0;
         source.check_reach(self.device())?;
         let device_addr = to.block().device_addr(self.device())?;
-        let Some(host) = source.host().filter(|_| copy.bytes > 0) else { return Ok(()) };
-        self.enqueue(&[(source, false), (to.block(), true)], "enqueuing a copy to the device", || {
-            // SAFETY: both ranges were checked against their buffers. The source is in flight: nobody
-            // writes it, and its memory is given back only after it was waited for. The same holds for
-            // the device buffer, whose uses are noted behind the copy.
-            unsafe {
-                self.device().driver().copy_to_device(
-                    self.id(),
-                    device_addr.offset(copy.to_bytes),
-                    host.offset(copy.from_bytes),
-                    copy.bytes,
-                )
-            }
-        })?;
+        let Some(host) = source.host().filter(|_| copy.bytes > 0) else {
+            return Ok(());
+        };
+        self.enqueue(
+            &[(source, false), (to.block(), true)],
+            "enqueuing a copy to the device",
+            || {
+                // SAFETY: both ranges were checked against their buffers. The source is in flight: nobody
+                // writes it, and its memory is given back only after it was waited for. The same holds for
+                // the device buffer, whose uses are noted behind the copy.
+                unsafe {
+                    self.device().driver().copy_to_device(
+                        self.id(),
+                        device_addr.offset(copy.to_bytes),
+                        host.offset(copy.from_bytes),
+                        copy.bytes,
+                    )
+                }
+            },
+        )?;
         source.want();
         Ok(())
     }
@@ -100,7 +110,11 @@ impl Stream {
     {
         let to = to.hand_over();
         if from.len() != to.len() {
-            let error = Error::Length { what: "download target", got: to.len(), want: from.len() };
+            let error = Error::Length {
+                what: "download target",
+                got: to.len(),
+                want: from.len(),
+            };
             return Err(Refused::new(error, to));
         }
         self.download_part(from, 0..from.len(), to, 0)
@@ -139,7 +153,9 @@ impl Stream {
         let target = to.buffer().block().0;
         target.check_reach(self.device())?;
         let device_addr = from.block().device_addr(self.device())?;
-        let Some(host) = target.host().filter(|_| copy.bytes > 0) else { return Ok(()) };
+        let Some(host) = target.host().filter(|_| copy.bytes > 0) else {
+            return Ok(());
+        };
         let uses = [(from.block(), false), (target, true)];
         self.enqueue(&uses, "enqueuing a copy to the host", || {
             // SAFETY: as in `enqueue_upload`; the target is in flight, so the host neither reads nor
@@ -161,13 +177,13 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::WrongDevice`], [`Error::Driver`].
-    pub fn copy<T: Element>(
-        &self,
-        from: &DeviceBuffer<T>,
-        to: &mut DeviceBuffer<T>,
-    ) -> Result<()> {
+    pub fn copy<T: Element>(&self, from: &DeviceBuffer<T>, to: &mut DeviceBuffer<T>) -> Result<()> {
         if from.len() != to.len() {
-            return Err(Error::Length { what: "copy target", got: to.len(), want: from.len() });
+            return Err(Error::Length {
+                what: "copy target",
+                got: to.len(),
+                want: from.len(),
+            });
         }
         let source = from.block().device_addr(self.device())?;
         let target = to.block().device_addr(self.device())?;
@@ -179,7 +195,11 @@ impl Stream {
         self.enqueue(&uses, "enqueuing a copy on the device", || {
             // SAFETY: both buffers have this many bytes; they are two buffers, so they do not overlap;
             // their uses are noted behind the copy.
-            unsafe { self.device().driver().copy_on_device(self.id(), target, source, bytes) }
+            unsafe {
+                self.device()
+                    .driver()
+                    .copy_on_device(self.id(), target, source, bytes)
+            }
         })
     }
 

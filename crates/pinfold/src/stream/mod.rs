@@ -43,11 +43,18 @@ impl Stream {
         // SAFETY: the caller's promise about `handle` is the one that the driver asks for.
         let id = unsafe { device.driver().stream_adopt(device.id(), handle) }
             .map_err(Error::driver("taking in a stream"))?;
-        Ok(Self::with_order(StreamOrder::new(device.clone(), id, false)))
+        Ok(Self::with_order(StreamOrder::new(
+            device.clone(),
+            id,
+            false,
+        )))
     }
 
     fn with_order(order: StreamOrder) -> Self {
-        Stream { order: Arc::new(order), _one_thread: PhantomData }
+        Stream {
+            order: Arc::new(order),
+            _one_thread: PhantomData,
+        }
     }
 
     /// The device it belongs to.
@@ -129,6 +136,8 @@ impl Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("device", self.device()).finish_non_exhaustive()
+        f.debug_struct("Stream")
+            .field("device", self.device())
+            .finish_non_exhaustive()
     }
 }

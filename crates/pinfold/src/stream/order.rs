@@ -97,7 +97,10 @@ impl StreamOrder {
         }
         self.limit_marks()?;
         let event = self.device.take_event()?;
-        let mark = Arc::new(Mark { device: self.device.clone(), event });
+        let mark = Arc::new(Mark {
+            device: self.device.clone(),
+            event,
+        });
         // Read before recording: the event covers at least this place, perhaps more.
         let covered = self.tail.load(Ordering::Acquire);
         self.device
@@ -157,7 +160,9 @@ impl StreamOrder {
         if self.done.load(Ordering::Acquire) >= place {
             return Ok(true);
         }
-        let Some(mark) = self.find(place) else { return self.is_idle() };
+        let Some(mark) = self.find(place) else {
+            return self.is_idle();
+        };
         let reached = self
             .device
             .driver()
@@ -259,13 +264,25 @@ impl UseLog {
             self.reads.clear();
             match &mut self.write {
                 Some(w) if Arc::ptr_eq(&w.order, stream) => w.place = place,
-                slot => *slot = Some(Use { order: stream.clone(), place }),
+                slot => {
+                    *slot = Some(Use {
+                        order: stream.clone(),
+                        place,
+                    })
+                }
             }
             return;
         }
-        match self.reads.iter_mut().find(|r| Arc::ptr_eq(&r.order, stream)) {
+        match self
+            .reads
+            .iter_mut()
+            .find(|r| Arc::ptr_eq(&r.order, stream))
+        {
             Some(read) => read.place = place,
-            None => self.reads.push(Use { order: stream.clone(), place }),
+            None => self.reads.push(Use {
+                order: stream.clone(),
+                place,
+            }),
         }
     }
 
@@ -296,7 +313,10 @@ impl UseLog {
 
     /// Makes sure that every use has a mark, so that later work does not prolong the wait.
     pub(crate) fn mark(&self) -> Result<()> {
-        for u in self.all().filter(|u| u.order.done.load(Ordering::Acquire) < u.place) {
+        for u in self
+            .all()
+            .filter(|u| u.order.done.load(Ordering::Acquire) < u.place)
+        {
             u.order.mark(u.place)?;
         }
         Ok(())

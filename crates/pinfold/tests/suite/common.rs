@@ -18,7 +18,11 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(options: SimOptions, policy: Policy) -> Self {
         let sim = Arc::new(Sim::new(options.policy(policy)));
-        Machine { platform: Platform::with_driver(sim.clone()), sim, policy }
+        Machine {
+            platform: Platform::with_driver(sim.clone()),
+            sim,
+            policy,
+        }
     }
 
     pub(crate) fn device(&self, index: u32) -> Device {
@@ -27,7 +31,11 @@ impl Machine {
 
     /// Nothing may be left, and no rule may have been broken.
     pub(crate) fn check_clean(self) {
-        let Machine { platform, sim, policy } = self;
+        let Machine {
+            platform,
+            sim,
+            policy,
+        } = self;
         drop(platform);
         assert_eq!(sim.live(), Default::default(), "left behind under {policy}");
         let hazards = pinfold_hal::BackendOps::hazards(&*sim);

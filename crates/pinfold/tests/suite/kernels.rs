@@ -38,7 +38,10 @@ fn the_dot_product_is_the_same_bits_from_every_place_under_every_policy() {
         assert_eq!(in_place.to_bits(), first, "{}", machine.policy);
         // Interior offsets: the last ten elements alone.
         let tail = n - 10..n;
-        let (a_tail, b_tail) = (a.slice(tail.clone()).unwrap(), b.slice(tail.clone()).unwrap());
+        let (a_tail, b_tail) = (
+            a.slice(tail.clone()).unwrap(),
+            b.slice(tail.clone()).unwrap(),
+        );
         let expected = dot.run(&stream, &a_tail, &b_tail, &cell).unwrap();
         let [got, _] = cell.wait(expected, LIMIT).unwrap();
         let value = |i: usize, salt: usize| f64::from(((i * 37 + salt) % 1000) as f32 - 499.5);
@@ -60,7 +63,11 @@ fn a_result_in_device_memory_is_copied_back() {
         drop(stream.upload(up, &mut ones).unwrap());
         let mut cell = memory.device(1).unwrap();
         dot.run(&stream, &ones, &ones, &mut cell).unwrap();
-        let back = stream.download(&cell, memory.download(1).unwrap()).unwrap().wait().unwrap();
+        let back = stream
+            .download(&cell, memory.download(1).unwrap())
+            .unwrap()
+            .wait()
+            .unwrap();
         assert_eq!(f64::from_bits(back[0][0]), 4096.0, "{}", machine.policy);
     });
 }
@@ -76,10 +83,16 @@ fn scale() -> ModuleImage {
     let twin = Twin::new("scale", |call| {
         let [data, n, by] = call.args::<3>()?;
         let (n, by) = (n.scalar::<u32>()?, by.scalar::<f32>()?);
-        data.write::<f32>()?[..n as usize].iter_mut().for_each(|v| *v *= by);
+        data.write::<f32>()?[..n as usize]
+            .iter_mut()
+            .for_each(|v| *v *= by);
         Ok(())
     });
-    ModuleImage { name: "user".into(), ptx: SCALE.into(), twins: vec![twin] }
+    ModuleImage {
+        name: "user".into(),
+        ptx: SCALE.into(),
+        twins: vec![twin],
+    }
 }
 
 #[test]
@@ -88,9 +101,15 @@ fn a_users_own_kernel_updates_lent_memory_in_place() {
         let device = machine.device(0);
         let memory = Memory::new(&device);
         let stream = device.stream().unwrap();
-        let kernel = Module::load(&device, &scale()).unwrap().kernel("scale").unwrap();
+        let kernel = Module::load(&device, &scale())
+            .unwrap()
+            .kernel("scale")
+            .unwrap();
         let mut buffer = memory.zero_copy::<f32>(500).unwrap();
-        buffer.iter_mut().enumerate().for_each(|(i, v)| *v = i as f32);
+        buffer
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, v)| *v = i as f32);
         let mut lent = buffer.lend();
         for by in [2.0f32, 3.0] {
             let args = Args::new().updates(&mut lent).scalar(500u32).scalar(by);
@@ -110,8 +129,17 @@ fn bad_kernels_and_launches_are_refused_clearly() {
     let memory = Memory::new(&device);
     let stream = device.stream().unwrap();
     let module = Module::load(&device, &scale()).unwrap();
-    assert!(module.kernel("shrink").unwrap_err().to_string().contains("shrink"));
-    let broken = ModuleImage { ptx: "not PTX".into(), ..scale() };
+    assert!(
+        module
+            .kernel("shrink")
+            .unwrap_err()
+            .to_string()
+            .contains("shrink")
+    );
+    let broken = ModuleImage {
+        ptx: "not PTX".into(),
+        ..scale()
+    };
     assert!(Module::load(&device, &broken).is_err());
     let kernel = module.kernel("scale").unwrap();
     let mut data = memory.device::<f32>(10).unwrap();
@@ -145,13 +173,20 @@ fn polling_ends_with_a_diagnosis_where_nothing_is_published() {
 #[test]
 fn a_matrix_whose_parts_do_not_fit_is_refused() {
     for (row_start, columns, values, word) in [
-        (&[0, 1, 3][..], &[0, 1, 2][..], &[1.0; 3][..], "column 2 of 2"),
+        (
+            &[0, 1, 3][..],
+            &[0, 1, 2][..],
+            &[1.0; 3][..],
+            "column 2 of 2",
+        ),
         (&[0, 2, 1], &[0], &[1.0], "ends before it starts"),
         (&[0, 1, 2], &[0], &[1.0], "belong together"),
         (&[1, 2], &[0, 0], &[1.0; 2], "begin with 0"),
         (&[], &[], &[], "begin with 0"),
     ] {
-        let error = Csr::new(row_start, columns, values).unwrap_err().to_string();
+        let error = Csr::new(row_start, columns, values)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(word), "{error}");
     }
 }

@@ -15,7 +15,9 @@ fn work_on_another_stream_waits_for_the_buffer_not_for_the_caller() {
         for round in 0..4u32 {
             up.write_each(|i| i as u32 + round);
             let flight = first.upload(up, &mut on_device).unwrap();
-            let down = second.download(&on_device, memory.download(50_000).unwrap()).unwrap();
+            let down = second
+                .download(&on_device, memory.download(50_000).unwrap())
+                .unwrap();
             // Back on the first stream: this write must wait for the second stream's read.
             first.fill(&mut on_device, 0xff).unwrap();
             let down = down.wait().unwrap();
@@ -38,7 +40,11 @@ fn device_a_hands_to_device_b_through_host_memory_without_the_host_waiting() {
         let host = memory.exchange(20_000).unwrap();
         let host = on_a.download(&from, host).unwrap();
         let host = on_b.upload(host, &mut to).unwrap();
-        let down = on_b.download(&to, memory.download(20_000).unwrap()).unwrap().wait().unwrap();
+        let down = on_b
+            .download(&to, memory.download(20_000).unwrap())
+            .unwrap()
+            .wait()
+            .unwrap();
         assert!(down.iter().all(|v| *v == 0x5a5a_5a5a), "{}", machine.policy);
         drop(host);
     });
@@ -59,7 +65,9 @@ fn every_device_is_driven_by_its_own_thread_over_portable_memory() {
                     up.write_each(|i| i as u32 ^ round);
                     let mut there = memory.device_on(device, 3000).unwrap();
                     drop(stream.upload(up, &mut there).unwrap());
-                    let down = stream.download(&there, memory.download(3000).unwrap()).unwrap();
+                    let down = stream
+                        .download(&there, memory.download(3000).unwrap())
+                        .unwrap();
                     let down = down.wait().unwrap();
                     assert!(down.iter().enumerate().all(|(i, v)| *v == i as u32 ^ round));
                 }
@@ -77,11 +85,19 @@ fn memory_of_one_device_is_refused_by_another_with_advice() {
     let (of_a, of_b) = (Memory::new(&a), Memory::new(&b));
     let stream = b.stream().unwrap();
     let mut on_b = of_b.device::<u8>(10).unwrap();
-    let refused = stream.upload(of_a.upload::<u8>(10).unwrap(), &mut on_b).unwrap_err();
+    let refused = stream
+        .upload(of_a.upload::<u8>(10).unwrap(), &mut on_b)
+        .unwrap_err();
     let text = refused.error.to_string();
-    assert!(text.contains("for_devices") && text.contains("order.rs"), "{text}");
+    assert!(
+        text.contains("for_devices") && text.contains("order.rs"),
+        "{text}"
+    );
     let mut on_a = of_a.device::<u8>(10).unwrap();
-    assert!(matches!(stream.fill(&mut on_a, 0), Err(Error::WrongDevice { .. })));
+    assert!(matches!(
+        stream.fill(&mut on_a, 0),
+        Err(Error::WrongDevice { .. })
+    ));
 }
 
 #[test]
@@ -116,7 +132,13 @@ fn events_time_and_order_and_can_be_exported_only_when_interprocess() {
     stream.record(&plain).unwrap();
     assert!(plain.elapsed_ns_since(&start).is_err());
     assert!(plain.export().is_err());
-    assert!(device.event(EventKind::Interprocess).unwrap().export().is_ok());
+    assert!(
+        device
+            .event(EventKind::Interprocess)
+            .unwrap()
+            .export()
+            .is_ok()
+    );
 }
 
 #[test]
@@ -127,7 +149,9 @@ fn a_host_function_runs_in_its_turn() {
         let (sender, receiver) = std::sync::mpsc::channel();
         for number in 0..5 {
             let sender = sender.clone();
-            stream.call_host(move || sender.send(number).unwrap()).unwrap();
+            stream
+                .call_host(move || sender.send(number).unwrap())
+                .unwrap();
         }
         stream.synchronize().unwrap();
         assert!(receiver.try_iter().eq(0..5), "{}", machine.policy);
@@ -141,10 +165,16 @@ fn a_lost_device_gives_errors_and_no_panic_and_nothing_is_freed_early() {
     let memory = Memory::new(&device);
     let stream = device.stream().unwrap();
     let mut on_device = memory.device::<u32>(1000).unwrap();
-    let flight = stream.upload(memory.upload(1000).unwrap(), &mut on_device).unwrap();
+    let flight = stream
+        .upload(memory.upload(1000).unwrap(), &mut on_device)
+        .unwrap();
     machine.sim.lose_device(pinfold_hal::DeviceId(0));
     let refused = flight.wait().unwrap_err();
-    assert!(refused.error.to_string().contains("start it again"), "{}", refused.error);
+    assert!(
+        refused.error.to_string().contains("start it again"),
+        "{}",
+        refused.error
+    );
     drop(refused);
     assert!(memory.upload::<u32>(10).is_err());
     drop((on_device, stream, memory, device));

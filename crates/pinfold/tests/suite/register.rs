@@ -16,7 +16,11 @@ fn a_vector_is_registered_copied_and_given_back() {
         let buffer = memory.register(data).unwrap();
         assert_eq!(buffer.placement().kind(), MemoryKind::Registered);
         let mut on_device = memory.device(5000).unwrap();
-        let mut buffer = stream.upload(buffer, &mut on_device).unwrap().wait().unwrap();
+        let mut buffer = stream
+            .upload(buffer, &mut on_device)
+            .unwrap()
+            .wait()
+            .unwrap();
         buffer.as_mut_slice().fill(0);
         let buffer = stream.download(&on_device, buffer).unwrap().wait().unwrap();
         let data = buffer.into_inner().unwrap().unwrap();
@@ -40,7 +44,11 @@ fn a_slice_is_ordinary_again_after_the_scope_even_if_the_handle_was_leaked() {
                 std::mem::forget(stream.download(&on_device, buffer).unwrap());
             })
             .unwrap();
-        assert!(slice.iter().all(|v| *v == 0x0707_0707), "{}", machine.policy);
+        assert!(
+            slice.iter().all(|v| *v == 0x0707_0707),
+            "{}",
+            machine.policy
+        );
         assert_eq!(machine.sim.live().registered_bytes, 0);
         drop(memory.register(slice).unwrap());
     });
@@ -72,7 +80,10 @@ fn r08_registering_twice_names_the_first_owner_and_leaves_no_error_behind() {
             let other = Overlap { start, len: 10 };
             let refused = memory.register(other).unwrap_err();
             let text = refused.error.to_string();
-            assert!(matches!(*refused.error, Error::AlreadyRegistered { .. }), "{text}");
+            assert!(
+                matches!(*refused.error, Error::AlreadyRegistered { .. }),
+                "{text}"
+            );
             assert!(text.contains("register.rs"), "{text}");
             // The next call is clean.
             drop(memory.register(vec![1u8; 4 << 20]).unwrap());
@@ -108,7 +119,9 @@ fn r09_registering_nothing_is_no_error_and_registers_nothing() {
     assert!(buffer.is_empty());
     assert_eq!(machine.sim.live().registered_bytes, 0);
     assert_eq!(buffer.into_inner().unwrap(), Some(Vec::new()));
-    memory.with_registered::<u8, _>(&mut [], |b| assert!(b.hand_over().is_empty())).unwrap();
+    memory
+        .with_registered::<u8, _>(&mut [], |b| assert!(b.hand_over().is_empty()))
+        .unwrap();
 }
 
 #[test]
@@ -125,7 +138,9 @@ fn a_mapped_file_is_registered_and_uploaded() {
     let buffer = memory.register(map).unwrap();
     let mut on_device = memory.device(9000).unwrap();
     let buffer = stream.upload(buffer, &mut on_device).unwrap();
-    let down = stream.download(&on_device, memory.download(9000).unwrap()).unwrap();
+    let down = stream
+        .download(&on_device, memory.download(9000).unwrap())
+        .unwrap();
     assert!(down.wait().unwrap().iter().all(|v| *v == 42));
     drop(buffer.wait().unwrap().into_inner().unwrap());
     std::fs::remove_file(path).unwrap();
