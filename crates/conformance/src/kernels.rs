@@ -173,7 +173,9 @@ fn host_sees_publication(context: &Context) -> Check<Outcome> {
 fn unknown_name(context: &Context) -> Check<Outcome> {
     let driver = context.driver();
     let kernels = context.kernels()?;
-    for name in ["conf_absent", "", "conf_add", "conf_add_u32\0"] {
+    let nameless = driver.function(kernels.module, "");
+    refused("an empty name", nameless, &[ErrorCode::InvalidValue])?;
+    for name in ["conf_absent", "conf_add", "conf_add_u32\0"] {
         let found = driver.function(kernels.module, name);
         refused(&format!("{name:?}"), found, &[ErrorCode::NotFound])?;
     }

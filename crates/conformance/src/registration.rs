@@ -24,9 +24,15 @@ pub(crate) const TESTS: &[Test] = &[
     },
     Test {
         name: "registration/twice",
-        description: "registering page-locked memory answers HostMemoryAlreadyRegistered",
+        description: "registering registered memory answers HostMemoryAlreadyRegistered",
         finds_closed: false,
         run: twice,
+    },
+    Test {
+        name: "registration/neighbours",
+        description: "two ranges may share a page, and unregistering one leaves the other",
+        finds_closed: false,
+        run: neighbours,
     },
     Test {
         name: "registration/unknown",
@@ -128,12 +134,42 @@ fn twice(context: &Context) -> Check<Outcome> {
     round_trip(context, &memory, "after the refusals", 1)?;
     memory.unregister()?;
 
-    let codes = [ErrorCode::HostMemoryAlreadyRegistered];
+    let codes = [ErrorCode::InvalidValue];
     let pinned = context.pinned(BYTES, HostAllocFlags::default())?;
     let again = context.register(pinned.addr, BYTES, RegisterFlags::default());
     refused("memory of host_alloc", again, &codes)?;
     round_trip(context, &pinned, "after the refusal", 2)?;
     context.ensure_clean("registering twice")?;
+    Ok(Outcome::Pass)
+}
+
+fn neighbours(context: &Context) -> Check<Outcome> {
+    let memory = context.heap(BYTES, 0)?;
+    let flags = RegisterFlags::default();
+    let stream = context.stream(StreamKind::NonBlocking)?;
+    let device = context.device_memory(BYTES)?;
+    let wanted = noise(BYTES, 6);
+    memory.write(0, &wanted)?;
+    let first = context.register(memory.addr, 100, flags)?;
+    let second = context.register(memory.addr.offset(100), PAGE_BYTES, flags)?;
+    let third = context.register(memory.addr.offset(PAGE_BYTES + 500), 100, flags)?;
+    drop(first);
+    memory.upload(stream.id, 100, &device, 100, PAGE_BYTES)?;
+    drop(second);
+    memory.upload(stream.id, PAGE_BYTES + 500, &device, PAGE_BYTES + 500, 100)?;
+    let got = device.contents(stream.id)?;
+    drop(third);
+    let ranges = [
+        100..PAGE_BYTES as usize + 100,
+        PAGE_BYTES as usize + 500..PAGE_BYTES as usize + 600,
+    ];
+    for range in ranges {
+        same_bytes(
+            &format!("bytes {range:?}"),
+            &got[range.clone()],
+            &wanted[range],
+        )?;
+    }
     Ok(Outcome::Pass)
 }
 

@@ -7,7 +7,7 @@ use cudarc::driver::sys::{
     CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTREGISTER_READ_ONLY,
 };
 use pinfold_hal::{
-    DeviceAddr, DeviceId, HostAddr, HostAllocFlags, MemoryOps, RegisterFlags, Result,
+    DeviceAddr, DeviceId, DriverError, ErrorCode, HostAddr, HostAllocFlags, MemoryOps, RegisterFlags, Result,
 };
 use std::ffi::c_uint;
 
@@ -45,6 +45,10 @@ impl MemoryOps for Cuda {
     fn host_alloc(&self, device: DeviceId, bytes: u64, flags: HostAllocFlags) -> Result<HostAddr> {
         let at = self.enter(device)?;
         let bytes = size(bytes, "cuMemHostAlloc")?;
+        if bytes == 0 {
+            // The driver takes zero for an answer, unlike `cuMemAlloc`; the contract does not.
+            return Err(DriverError::new(ErrorCode::InvalidValue, "cuMemHostAlloc"));
+        }
         let mut addr = std::ptr::null_mut();
         // SAFETY: `addr` is valid for the write.
         unsafe { call!(at, cuMemHostAlloc(&mut addr, bytes, alloc_bits(flags))) }?;

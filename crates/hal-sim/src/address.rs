@@ -1,6 +1,6 @@
 //! Which addresses are whose: page-locked ranges of host memory, and blocks of device memory.
 
-use crate::raw::{AlignedBytes, HostSpan, PAGE_BYTES};
+use crate::raw::{AlignedBytes, HostSpan};
 use pinfold_hal::DeviceId;
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ impl HostRange {
         matches!(self.kind, HostKind::Registered { read_only: true })
     }
 
-    fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let what = match self.kind {
             HostKind::Allocated { .. } => "allocated",
             HostKind::Registered { .. } => "registered",
@@ -76,7 +76,7 @@ pub(crate) enum Cover {
     Leaves(String),
 }
 
-/// The page-locked ranges, by their start. No two share a page.
+/// The page-locked ranges, by their start. No two share a byte.
 #[derive(Debug, Default)]
 pub(crate) struct HostMap {
     ranges: BTreeMap<usize, HostRange>,
@@ -100,15 +100,13 @@ impl HostMap {
         (addr < range.span.end()).then_some(range)
     }
 
-    /// A range that has a page in common with this one, in words.
-    pub(crate) fn sharing_a_page(&self, addr: usize, bytes: usize) -> Option<String> {
-        let first = addr / PAGE_BYTES * PAGE_BYTES;
-        let end = addr
-            .saturating_add(bytes)
-            .checked_next_multiple_of(PAGE_BYTES);
-        let (_, range) = self.ranges.range(..end.unwrap_or(usize::MAX)).next_back()?;
-        let range_end = range.span.end().next_multiple_of(PAGE_BYTES);
-        (range_end > first).then(|| range.describe())
+    /// A range that has a byte in common with this one.
+    pub(crate) fn overlapping(&self, addr: usize, bytes: usize) -> Option<&HostRange> {
+        let (_, range) = self
+            .ranges
+            .range(..addr.saturating_add(bytes))
+            .next_back()?;
+        (range.span.end() > addr).then_some(range)
     }
 
     /// How a range stands to the page-locked ones. Ranges that touch may be covered by one copy.

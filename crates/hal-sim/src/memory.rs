@@ -246,9 +246,13 @@ impl World {
                 format!("{bytes} bytes at {addr:?} leave the address space"),
             )
         })?;
-        if let Some(other) = self.host.sharing_a_page(addr.0, bytes_here) {
-            let what = format!("{addr:?} with {bytes} bytes shares a page with memory {other}");
-            let code = ErrorCode::HostMemoryAlreadyRegistered;
+        if let Some(other) = self.host.overlapping(addr.0, bytes_here) {
+            let code = match other.kind {
+                HostKind::Registered { .. } => ErrorCode::HostMemoryAlreadyRegistered,
+                HostKind::Allocated { .. } => ErrorCode::InvalidValue,
+            };
+            let other = other.describe();
+            let what = format!("{addr:?} with {bytes} bytes overlaps memory {other}");
             return Err(DriverError::with_detail(code, call, what));
         }
         let limit = self.options.register_limit_bytes.unwrap_or(u64::MAX);

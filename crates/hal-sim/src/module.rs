@@ -98,6 +98,12 @@ impl ModuleOps for Sim {
             let what = format!("{}: kernel {name} {what}", image.name);
             DriverError::with_detail(ErrorCode::NotFound, call, what)
         };
+        if name.is_empty() {
+            return Err(invalid(
+                call,
+                format!("{}: a kernel without a name", image.name),
+            ));
+        }
         if !has_entry(&image.ptx, name) {
             return Err(not_found("is not in the PTX"));
         }

@@ -292,7 +292,8 @@ pub trait ModuleOps {
     /// Finds a kernel.
     ///
     /// # Errors
-    /// `NotFound`; on a simulated device also where the kernel has no twin.
+    /// `NotFound`, on a simulated device also where the kernel has no twin; `InvalidValue` for an empty
+    /// name.
     fn function(&self, module: ModuleId, name: &str) -> Result<FunctionId>;
 
     /// Enqueues a kernel.

@@ -5,8 +5,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::panic::Location;
 
-/// Ranges by start address. They never overlap: the driver works on whole pages, so ranges are
-/// kept rounded out to pages.
+/// Ranges by start address. They never overlap; two of them may share a page, as the driver allows.
 #[derive(Default)]
 pub(crate) struct Registry {
     ranges: Mutex<BTreeMap<usize, Entry>>,
@@ -16,10 +15,6 @@ struct Entry {
     end: usize,
     site: &'static Location<'static>,
 }
-
-/// The page size that ranges are rounded to. Larger pages only make true overlaps more likely to be
-/// found by the driver itself, which is still reported.
-const PAGE_BYTES: usize = 4096;
 
 impl Registry {
     /// Enters a range.
@@ -32,33 +27,24 @@ impl Registry {
         bytes: usize,
         site: &'static Location<'static>,
     ) -> Result<()> {
-        let (first, end) = pages(start, bytes);
+        let end = start.saturating_add(bytes);
         let mut ranges = self.ranges.lock();
         let overlapping = ranges
             .range(..end)
             .next_back()
-            .filter(|(_, e)| e.end > first);
+            .filter(|(_, e)| e.end > start);
         if let Some((_, entry)) = overlapping {
             let owner = format!("the buffer registered at {}", entry.site);
-            return Err(Error::AlreadyRegistered {
-                start,
-                end: start + bytes,
-                owner,
-            });
+            return Err(Error::AlreadyRegistered { start, end, owner });
         }
-        ranges.insert(first, Entry { end, site });
+        ranges.insert(start, Entry { end, site });
         Ok(())
     }
 
     /// Takes a range out again.
     pub(crate) fn leave(&self, start: usize) {
-        self.ranges.lock().remove(&pages(start, 0).0);
+        self.ranges.lock().remove(&start);
     }
-}
-
-fn pages(start: usize, bytes: usize) -> (usize, usize) {
-    let end = start.saturating_add(bytes).saturating_add(PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-    (start / PAGE_BYTES * PAGE_BYTES, end)
 }
 
 #[cfg(test)]
@@ -66,16 +52,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overlaps_are_found_by_page_and_name_the_first_owner() {
+    fn overlaps_are_found_to_the_byte_and_name_the_first_owner() {
         let registry = Registry::default();
         let site = Location::caller();
         registry.enter(8192, 100, site).unwrap();
-        let error = registry.enter(8192 + 4000, 10, site).unwrap_err();
+        let error = registry.enter(8291, 10, site).unwrap_err();
         assert!(error.to_string().contains("registry.rs"), "{error}");
         assert!(registry.enter(0, 8193, site).is_err());
+        assert!(registry.enter(8200, 10, site).is_err());
         registry.enter(0, 8192, site).unwrap();
-        registry.enter(12288, 1, site).unwrap();
-        registry.leave(8192 + 7);
+        registry.enter(8292, 1, site).unwrap();
+        registry.leave(8192);
         registry.enter(8200, 10, site).unwrap();
     }
 }

@@ -76,7 +76,7 @@ fn r08_registering_twice_names_the_first_owner_and_leaves_no_error_behind() {
     memory
         .with_registered(&mut data[..], |buffer| {
             let start = buffer.as_slice().as_ptr() as usize;
-            // The same pages once more, by another owner.
+            // The same bytes once more, by another owner.
             let other = Overlap { start, len: 10 };
             let refused = memory.register(other).unwrap_err();
             let text = refused.error.to_string();
