@@ -1,9 +1,9 @@
 //! The dot product of two vectors that are fresh in host memory, under every kind of it.
 //!
 //! Every run starts when the host has written both vectors, and ends when the host has the result.
-//! The copying strategies copy the vectors to the device and the result back; the mapped ones let the
-//! kernel read the vectors in place and publish the result into mapped memory, where the host polls
-//! for it. What pinfold chooses may mix the two.
+//! The copying strategies copy the vectors to the device and the result back; the mapped ones let
+//! the kernel read the vectors in place and publish the result into mapped memory, where the host
+//! polls for it. What pinfold chooses may mix the two.
 
 use crate::error::{JobError, Result};
 use crate::progress::Progress;
@@ -76,8 +76,8 @@ const WAYS: [Way; 5] = [
 /// Runs one length under every strategy.
 ///
 /// # Errors
-/// [`JobError::OutOfRange`] for a length that is not allowed, [`JobError::WrongResult`], and what memory and
-/// device say.
+/// [`JobError::OutOfRange`] for a length that is not allowed, [`JobError::WrongResult`], and what
+/// memory and device say.
 pub fn run(device: &Device, elements: u64, progress: &mut dyn Progress) -> Result<JobReport> {
     if !(ELEMENTS_MIN..=ELEMENTS_MAX).contains(&elements) {
         return Err(JobError::OutOfRange {

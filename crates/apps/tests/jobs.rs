@@ -52,7 +52,13 @@ fn dot_gives_the_same_bits_and_the_same_times_under_every_policy() {
         assert_eq!(answers(&report), answers(first), "{policy}");
         for (now, then) in report.strategies.iter().zip(&first.strategies) {
             let off = (now.seconds - then.seconds).abs() / then.seconds;
-            assert!(off < 0.02, "{policy}, {}: {} then {}", now.name, then.seconds, now.seconds);
+            assert!(
+                off < 0.02,
+                "{policy}, {}: {} then {}",
+                now.name,
+                then.seconds,
+                now.seconds
+            );
         }
         assert_eq!(report.chosen, first.chosen, "{policy}");
         drop(device);

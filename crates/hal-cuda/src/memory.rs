@@ -7,7 +7,8 @@ use cudarc::driver::sys::{
     CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE, CU_MEMHOSTREGISTER_READ_ONLY,
 };
 use pinfold_hal::{
-    DeviceAddr, DeviceId, DriverError, ErrorCode, HostAddr, HostAllocFlags, MemoryOps, RegisterFlags, Result,
+    DeviceAddr, DeviceId, DriverError, ErrorCode, HostAddr, HostAllocFlags, MemoryOps,
+    RegisterFlags, Result,
 };
 use std::ffi::c_uint;
 

@@ -70,8 +70,8 @@ pub struct PcieLink {
 }
 
 impl PcieLink {
-    /// Raw bandwidth in bytes a second after line coding, for one direction: 0.25, 0.5, 0.985, 1.969,
-    /// 3.938 and 7.563 GB/s a lane for generations 1 to 6 (PCI Express base specification).
+    /// Raw bandwidth in bytes a second after line coding, for one direction: 0.25, 0.5, 0.985,
+    /// 1.969, 3.938 and 7.563 GB/s a lane for generations 1 to 6 (PCI Express base specification).
     pub fn raw_bytes_per_s(generation: u32, width: u32) -> f64 {
         let lane = match generation {
             0 => 0.0,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// What a backend operation returns.
-pub type Result<T> = std::result::Result<T, DriverError>;
+pub type Result<T, E = DriverError> = std::result::Result<T, E>;
 
 /// A driver call that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -39,8 +39,8 @@ pub trait EventOps {
     /// The event came from this backend and is not used again.
     unsafe fn event_destroy(&self, event: EventId) -> Result<()>;
 
-    /// Marks what the stream holds so far. Recording again replaces the mark, and does not move waits
-    /// that were enqueued before.
+    /// Marks what the stream holds so far. Recording again replaces the mark, and does not move
+    /// waits that were enqueued before.
     ///
     /// # Errors
     /// `InvalidHandle` where event and stream are of different devices.
@@ -52,15 +52,15 @@ pub trait EventOps {
     /// Waits until the mark is reached. Returns at once for an event that was never recorded.
     fn event_synchronize(&self, event: EventId) -> Result<()>;
 
-    /// Makes later work of the stream wait for the mark as it stands now. For an event that was never
-    /// recorded this does nothing. The stream may be of another device.
+    /// Makes later work of the stream wait for the mark as it stands now. For an event that was
+    /// never recorded this does nothing. The stream may be of another device.
     fn stream_wait_event(&self, stream: StreamId, event: EventId) -> Result<()>;
 
     /// Nanoseconds between two marks; the resolution of a real device is about 500 ns.
     ///
     /// # Errors
-    /// `NotReady` where a mark is not reached yet, `InvalidHandle` for events without timing or never
-    /// recorded.
+    /// `NotReady` where a mark is not reached yet, `InvalidHandle` for events without timing or
+    /// never recorded.
     fn event_elapsed_ns(&self, from: EventId, to: EventId) -> Result<f64>;
 
     /// The handle of an interprocess event.

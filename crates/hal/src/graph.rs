@@ -33,12 +33,13 @@ pub enum CaptureStatus {
 
 /// Capture and replay.
 pub trait GraphOps {
-    /// Starts to capture a stream: from here on its work is noted, not run. Capture is thread-local:
-    /// calls that cannot be captured fail on the calling thread only, with
+    /// Starts to capture a stream: from here on its work is noted, not run. Capture is
+    /// thread-local: calls that cannot be captured fail on the calling thread only, with
     /// `StreamCaptureUnsupported`, and invalidate the capture.
     ///
     /// # Errors
-    /// `StreamCaptureUnsupported` for the legacy default stream, `IllegalState` while a capture is on.
+    /// `StreamCaptureUnsupported` for the legacy default stream, `IllegalState` while a capture is
+    /// on.
     fn capture_begin(&self, stream: StreamId) -> Result<()>;
 
     /// Ends a capture, whatever its state.
@@ -56,8 +57,8 @@ pub trait GraphOps {
     /// Enqueues one run of the whole graph. Two runs of one executable graph never overlap.
     ///
     /// # Safety
-    /// All memory that the captured work uses is still allocated, and stays so, and is not touched by the host,
-    /// until the launch was waited for.
+    /// All memory that the captured work uses is still allocated, and stays so, and is not touched
+    /// by the host, until the launch was waited for.
     unsafe fn graph_launch(&self, exec: GraphExecId, stream: StreamId) -> Result<()>;
 
     /// Destroys a graph.
@@ -69,6 +70,7 @@ pub trait GraphOps {
     /// Destroys an executable graph.
     ///
     /// # Safety
-    /// The graph came from this backend, none of its launches is in flight, and it is not used again.
+    /// The graph came from this backend, none of its launches is in flight, and it is not used
+    /// again.
     unsafe fn graph_exec_destroy(&self, exec: GraphExecId) -> Result<()>;
 }

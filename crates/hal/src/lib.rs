@@ -2,9 +2,9 @@
 //!
 //! # The contract
 //!
-//! Two backends implement [`Driver`]: `pinfold-hal-cuda` over a real libcuda, and `pinfold-hal-sim`, a
-//! deterministic simulation. Everything above holds an `Arc<dyn Driver>` and cannot tell them
-//! apart, except by [`BackendInfo::simulated`], which every report has to repeat.
+//! Two backends implement [`Driver`]: `pinfold-hal-cuda` over a real libcuda, and
+//! `pinfold-hal-sim`, a deterministic simulation. Everything above holds an `Arc<dyn Driver>` and
+//! cannot tell them apart, except by [`BackendInfo::simulated`], which every report has to repeat.
 //!
 //! **Who validates what.** This layer does not protect anybody. The `pinfold` crate above checks
 //! lengths, alignment, ownership and life time *before* it calls; a backend passes on what it is
@@ -22,19 +22,21 @@
 //! **Ids carry their device.** Streams, events, modules and functions are a device number and a raw
 //! handle. A backend needs no table to find the context that a call belongs to, so no lock either.
 //!
-//! **Order and effect.** Operations enqueued on one stream take effect in order. Between streams only
-//! events, and the rule of the legacy default stream, give an order. An operation may take effect
-//! at any time between the call that enqueues it and the return of a call that waits for it. A caller
-//! may not touch (read, write or free) memory that an enqueued operation uses until it has waited.
+//! **Order and effect.** Operations enqueued on one stream take effect in order. Between streams
+//! only events, and the rule of the legacy default stream, give an order. An operation may take
+//! effect at any time between the call that enqueues it and the return of a call that waits for
+//! it. A caller may not touch (read, write or free) memory that an enqueued operation uses until
+//! it has waited.
 //!
-//! **Errors** are values ([`DriverError`]): a code with the number that CUDA gives it, the call, and
-//! what the backend can add. A failed call leaves nothing behind: no allocation, no registration, no
-//! enqueued operation. Work that fails *after* it was enqueued (a kernel that faults) is reported by a later
-//! call on the same device, and by every call after it: such codes are
-//! [sticky](ErrorCode::is_sticky), the device's context is lost, and the device no longer touches memory.
+//! **Errors** are values ([`DriverError`]): a code with the number that CUDA gives it, the call,
+//! and what the backend can add. A failed call leaves nothing behind: no allocation, no
+//! registration, no enqueued operation. Work that fails *after* it was enqueued (a kernel that
+//! faults) is reported by a later call on the same device, and by every call after it: such codes
+//! are [sticky](ErrorCode::is_sticky), the device's context is lost, and the device no longer
+//! touches memory.
 //!
-//! **Threads.** Every method may be called from any thread. A backend keeps the caller's current CUDA
-//! context as it found it. No method may be called from inside a host callback.
+//! **Threads.** Every method may be called from any thread. A backend keeps the caller's current
+//! CUDA context as it found it. No method may be called from inside a host callback.
 //!
 //! **Time.** [`BackendOps::now_ns`] is the clock to measure with: the wall clock on a real device,
 //! virtual time on a simulated one. What the *host* does between two calls costs no virtual time
@@ -43,9 +45,9 @@
 //! # Rooms
 //!
 //! [`backend`] devices, capabilities, clock · [`memory`] allocation and registration · [`stream`]
-//! queues, copies and callbacks · [`event`] ordering and timing · [`module`] kernels, their launch and
-//! their Rust twins · [`graph`] capture and replay · [`error`] codes. Both backends have files of these
-//! same names, so that one teaches the other.
+//! queues, copies and callbacks · [`event`] ordering and timing · [`module`] kernels, their launch
+//! and their Rust twins · [`graph`] capture and replay · [`error`] codes. Both backends have files
+//! of these same names, so that one teaches the other.
 
 pub mod backend;
 pub mod error;

@@ -73,17 +73,17 @@ pub trait MemoryOps {
     /// Frees memory from [`host_alloc`](Self::host_alloc).
     ///
     /// # Safety
-    /// `addr` came from `host_alloc` of this backend and was not freed since; no operation in flight
-    /// uses the range, and the host holds no reference into it.
+    /// `addr` came from `host_alloc` of this backend and was not freed since; no operation in
+    /// flight uses the range, and the host holds no reference into it.
     unsafe fn host_free(&self, device: DeviceId, addr: HostAddr) -> Result<()>;
 
-    /// Page-locks `bytes` of existing memory in place. The driver pins whole pages around the range;
-    /// two ranges may share one, as long as they share no byte (measured on driver 580).
+    /// Page-locks `bytes` of existing memory in place. The driver pins whole pages around the
+    /// range; two ranges may share one, as long as they share no byte (measured on driver 580).
     ///
     /// # Errors
     /// `InvalidValue` for zero bytes, for memory of [`host_alloc`](Self::host_alloc), and for a
-    /// read-only mapping without `read_only`; `HostMemoryAlreadyRegistered` where a byte of the range
-    /// is registered already; `OutOfMemory`, `NotSupported`.
+    /// read-only mapping without `read_only`; `HostMemoryAlreadyRegistered` where a byte of the
+    /// range is registered already; `OutOfMemory`, `NotSupported`.
     ///
     /// # Safety
     /// The range is valid memory of this process and stays mapped until it is unregistered.
@@ -120,7 +120,7 @@ pub trait MemoryOps {
     /// Frees memory from [`device_alloc`](Self::device_alloc).
     ///
     /// # Safety
-    /// `addr` came from `device_alloc` on this device and was not freed since; no operation in flight
-    /// uses the range.
+    /// `addr` came from `device_alloc` on this device and was not freed since; no operation in
+    /// flight uses the range.
     unsafe fn device_free(&self, device: DeviceId, addr: DeviceAddr) -> Result<()>;
 }

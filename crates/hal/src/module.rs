@@ -2,8 +2,8 @@
 //!
 //! A kernel exists twice: as PTX for a real device, and as a [`Twin`], a Rust function with the
 //! same name and arguments, for a simulated one. Both come in one [`ModuleImage`]. A launch
-//! *declares* what memory each argument covers and how the kernel walks over it; a real device ignores
-//! that, the simulator takes its time and its bounds from it.
+//! *declares* what memory each argument covers and how the kernel walks over it; a real device
+//! ignores that, the simulator takes its time and its bounds from it.
 
 use crate::{DeviceAddr, DeviceId, Result, StreamId};
 use bytemuck::Pod;
@@ -50,14 +50,13 @@ pub struct Twin {
 }
 
 /// The function of a [`Twin`].
-pub type TwinBody =
-    Arc<dyn Fn(&mut TwinCall<'_>) -> std::result::Result<(), TwinError> + Send + Sync>;
+pub type TwinBody = Arc<dyn Fn(&mut TwinCall<'_>) -> Result<(), TwinError> + Send + Sync>;
 
 impl Twin {
     /// A twin under the kernel's name.
     pub fn new(
         name: impl Into<Cow<'static, str>>,
-        body: impl Fn(&mut TwinCall<'_>) -> std::result::Result<(), TwinError> + Send + Sync + 'static,
+        body: impl Fn(&mut TwinCall<'_>) -> Result<(), TwinError> + Send + Sync + 'static,
     ) -> Self {
         Twin {
             name: name.into(),
@@ -74,8 +73,8 @@ impl fmt::Debug for Twin {
     }
 }
 
-/// Why a twin could not do its work: arguments of the wrong number or kind. The simulator turns it into
-/// `IllegalAddress`, as a real kernel with wrong arguments would.
+/// Why a twin could not do its work: arguments of the wrong number or kind. The simulator turns it
+/// into `IllegalAddress`, as a real kernel with wrong arguments would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TwinError(pub String);
@@ -107,9 +106,7 @@ impl<'a> TwinCall<'a> {
     ///
     /// # Errors
     /// Where there are more or fewer.
-    pub fn args<const N: usize>(
-        &mut self,
-    ) -> std::result::Result<&mut [TwinArg<'a>; N], TwinError> {
+    pub fn args<const N: usize>(&mut self) -> Result<&mut [TwinArg<'a>; N], TwinError> {
         let got = self.args.len();
         self.args
             .as_mut_slice()
@@ -128,7 +125,7 @@ impl TwinArg<'_> {
     ///
     /// # Errors
     /// For a scalar, or where size or alignment do not fit the element type.
-    pub fn read<T: Pod>(&self) -> std::result::Result<&[T], TwinError> {
+    pub fn read<T: Pod>(&self) -> Result<&[T], TwinError> {
         let bytes: &[u8] = match self {
             TwinArg::Read(bytes) => bytes,
             TwinArg::Write(bytes) => bytes,
@@ -141,7 +138,7 @@ impl TwinArg<'_> {
     ///
     /// # Errors
     /// For a scalar, for memory declared as read only, or where size or alignment do not fit.
-    pub fn write<T: Pod>(&mut self) -> std::result::Result<&mut [T], TwinError> {
+    pub fn write<T: Pod>(&mut self) -> Result<&mut [T], TwinError> {
         match self {
             TwinArg::Write(bytes) => bytemuck::try_cast_slice_mut(bytes)
                 .map_err(|e| TwinError(format!("memory argument: {e}"))),
@@ -154,7 +151,7 @@ impl TwinArg<'_> {
     ///
     /// # Errors
     /// For memory, or where the size does not fit.
-    pub fn scalar<T: Pod>(&self) -> std::result::Result<T, TwinError> {
+    pub fn scalar<T: Pod>(&self) -> Result<T, TwinError> {
         match self {
             TwinArg::Scalar(s) => bytemuck::try_pod_read_unaligned(s.bytes())
                 .map_err(|e| TwinError(format!("scalar argument: {e}"))),
@@ -280,7 +277,8 @@ pub trait ModuleOps {
     /// Loads kernels.
     ///
     /// # Errors
-    /// `InvalidPtx`, `UnsupportedPtxVersion`, `NoBinaryForGpu`; the detail carries the compiler's log.
+    /// `InvalidPtx`, `UnsupportedPtxVersion`, `NoBinaryForGpu`; the detail carries the compiler's
+    /// log.
     fn module_load(&self, device: DeviceId, image: &ModuleImage) -> Result<ModuleId>;
 
     /// Unloads a module.
@@ -292,8 +290,8 @@ pub trait ModuleOps {
     /// Finds a kernel.
     ///
     /// # Errors
-    /// `NotFound`, on a simulated device also where the kernel has no twin; `InvalidValue` for an empty
-    /// name.
+    /// `NotFound`, on a simulated device also where the kernel has no twin; `InvalidValue` for an
+    /// empty name.
     fn function(&self, module: ModuleId, name: &str) -> Result<FunctionId>;
 
     /// Enqueues a kernel.
@@ -303,7 +301,8 @@ pub trait ModuleOps {
     ///
     /// # Safety
     /// The arguments are those that the kernel takes; it touches only the declared ranges, in the
-    /// declared way; these stay allocated, and no one else touches them, until the launch was waited for.
+    /// declared way; these stay allocated, and no one else touches them, until the launch was
+    /// waited for.
     unsafe fn launch(
         &self,
         stream: StreamId,

@@ -64,8 +64,8 @@ pub trait StreamOps {
     /// range is not allocated.
     ///
     /// # Safety
-    /// Both ranges stay allocated, the source is not written and the target neither read nor written,
-    /// until the copy was waited for.
+    /// Both ranges stay allocated, the source is not written and the target neither read nor
+    /// written, until the copy was waited for.
     unsafe fn copy_to_device(
         &self,
         stream: StreamId,

@@ -10,7 +10,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A device. Cheap to clone. Its context is made by the first operation that needs one, never before.
+/// A device. Cheap to clone. Its context is made by the first operation that needs one, never
+/// before.
 #[derive(Clone)]
 pub struct Device {
     inner: Arc<DeviceInner>,
@@ -79,8 +80,8 @@ impl Device {
         Stream::create(self, StreamKind::NonBlocking)
     }
 
-    /// Takes in a stream that other code made, such as cudarc or PyTorch: `handle` is the address in
-    /// its `CUstream`.
+    /// Takes in a stream that other code made, such as cudarc or PyTorch: `handle` is the address
+    /// in its `CUstream`.
     ///
     /// # Errors
     /// On a simulated device, or where the handle is not one.
@@ -191,8 +192,8 @@ impl Device {
     }
 
     fn destroy_event(&self, event: EventId) {
-        // SAFETY: the event was made by `take_event` and its only holder gave it up. An error can only
-        // mean that the context is gone, and the event with it.
+        // SAFETY: the event was made by `take_event` and its only holder gave it up. An error can
+        // only mean that the context is gone, and the event with it.
         let _ = unsafe { self.driver().event_destroy(event) };
     }
 }

@@ -59,8 +59,8 @@ pub enum Error {
     },
     /// A kind of memory that was asked for by name and cannot serve the use.
     #[error(
-        "{kind} memory cannot serve {usage:?}: write-combined memory must not be read by the host, and \
-         kernels reach only mapped memory"
+        "{kind} memory cannot serve {usage:?}: write-combined memory must not be read by the host, \
+         and kernels reach only mapped memory"
     )]
     KindNotAllowed {
         /// The kind asked for.
@@ -69,7 +69,10 @@ pub enum Error {
         usage: crate::memory::Use,
     },
     /// A size that no address space holds.
-    #[error("{elements} elements of {element_bytes} bytes are more than {} can be", Bytes(*limit_bytes))]
+    #[error(
+        "{elements} elements of {element_bytes} bytes are more than {} can be",
+        Bytes(*limit_bytes)
+    )]
     TooLarge {
         /// Number of elements.
         elements: usize,

@@ -79,8 +79,8 @@ impl Event {
             .map_err(Error::driver("waiting for an event"))
     }
 
-    /// Nanoseconds from `earlier`'s mark to this one, on the device's clock (resolution about 500 ns
-    /// on real devices). `None` while one of the marks is not reached.
+    /// Nanoseconds from `earlier`'s mark to this one, on the device's clock (resolution about 500
+    /// ns on real devices). `None` while one of the marks is not reached.
     ///
     /// # Errors
     /// [`Error::EventNotRecorded`], or `InvalidHandle` for events that take no time stamps.

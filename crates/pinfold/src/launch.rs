@@ -63,8 +63,8 @@ impl Module {
 
 impl Drop for ModuleInner {
     fn drop(&mut self) {
-        // Kernels of the module may be in flight on any stream; unloading is rare, so wait for all. After
-        // a failure the context is lost and nothing runs any more.
+        // Kernels of the module may be in flight on any stream; unloading is rare, so wait for
+        // all. After a failure the context is lost and nothing runs any more.
         let _ = self.device.synchronize();
         // SAFETY: the device is idle, and the last holder of the module's kernels is gone.
         let _ = unsafe { self.device.driver().module_unload(self.id) };
@@ -121,7 +121,8 @@ impl Shape {
     }
 }
 
-/// Arguments of a launch, in the kernel's order. Each memory argument says what the kernel does to it.
+/// Arguments of a launch, in the kernel's order. Each memory argument says what the kernel does to
+/// it.
 #[derive(Default)]
 pub struct Args<'a> {
     items: SmallVec<[Item<'a>; 12]>,
@@ -263,8 +264,8 @@ impl Stream {
     /// [`Error::DeviceMismatch`], [`Error::WrongDevice`], [`Error::Launch`], [`Error::Driver`].
     ///
     /// # Safety
-    /// The kernel takes exactly these arguments, touches no memory but that of its memory arguments, and
-    /// does to each only what was declared. Its twin does the same.
+    /// The kernel takes exactly these arguments, touches no memory but that of its memory
+    /// arguments, and does to each only what was declared. Its twin does the same.
     pub unsafe fn launch(&self, kernel: &Kernel, shape: Shape, args: Args<'_>) -> Result<()> {
         if kernel.device() != self.device() {
             return Err(Error::DeviceMismatch {
@@ -310,9 +311,9 @@ impl Stream {
             args: &list,
         };
         self.enqueue(&uses, "launching a kernel", || {
-            // SAFETY: the caller vouches for kernel and arguments. Every range lies in a buffer that is
-            // borrowed now and whose uses are noted behind the launch, so that its memory lives on
-            // and nobody touches it until the launch was waited for.
+            // SAFETY: the caller vouches for kernel and arguments. Every range lies in a buffer
+            // that is borrowed now and whose uses are noted behind the launch, so that its memory
+            // lives on and nobody touches it until the launch was waited for.
             unsafe { self.device().driver().launch(self.id(), kernel.id, &launch) }
         })
     }

@@ -1,7 +1,7 @@
 //! Host memory for GPU programs, chosen by what it is for.
 //!
-//! Say what memory is for, and pinfold picks the kind, moves the data, and keeps host and device from
-//! racing on it:
+//! Say what memory is for, and pinfold picks the kind, moves the data, and keeps host and device
+//! from racing on it:
 //!
 //! ```
 //! use pinfold::{DeviceChoice, Memory};
@@ -28,10 +28,10 @@
 //!
 //! # Rooms
 //!
-//! [`platform`] which backend, which devices · [`device`], [`stream`], [`event`] · [`buffer`] the typed
-//! buffers and what "in flight" means · [`memory`] from a use to memory, with the reason · [`launch`]
-//! your own kernels · [`kernels`] the built-in ones · [`measure`] what this machine's memory does ·
-//! [`probe`] what this machine is · [`error`] what can go wrong, and what to do.
+//! [`platform`] which backend, which devices · [`device`], [`stream`], [`event`] · [`buffer`] the
+//! typed buffers and what "in flight" means · [`memory`] from a use to memory, with the reason ·
+//! [`launch`] your own kernels · [`kernels`] the built-in ones · [`measure`] what this machine's
+//! memory does · [`probe`] what this machine is · [`error`] what can go wrong, and what to do.
 
 pub mod buffer;
 pub mod device;

@@ -1,7 +1,8 @@
 //! What this machine's host memory does, measured in a moment.
 //!
-//! A full benchmark is another matter. This is what a job needs before it can choose: how long it takes
-//! until a kernel has read so many bytes that are fresh in host memory, on every way there is.
+//! A full benchmark is another matter. This is what a job needs before it can choose: how long it
+//! takes until a kernel has read so many bytes that are fresh in host memory, on every way there
+//! is.
 
 use crate::buffer::{Expected, HandOver, InFlight, ScalarCell, UploadBuffer};
 use crate::device::Device;
@@ -22,8 +23,8 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// The time for that many bytes: on straight lines between the points, at the first point's time
-    /// below it, and at the last line's rate beyond. 0 for a curve without points.
+    /// The time for that many bytes: on straight lines between the points, at the first point's
+    /// time below it, and at the last line's rate beyond. 0 for a curve without points.
     pub fn time_ns(&self, bytes: u64) -> f64 {
         let Some(first) = self.points.first() else {
             return 0.0;
@@ -173,7 +174,8 @@ pub struct ReadAdvice {
 }
 
 impl ReadCosts {
-    /// The faster path for that many bytes that a kernel reads once and in order, in `copies` arrays.
+    /// The faster path for that many bytes that a kernel reads once and in order, in `copies`
+    /// arrays.
     pub fn advise(&self, bytes: u64, copies: u32) -> ReadAdvice {
         let measured = self.measured();
         let best = |plain: &Curve, combined: &Curve, use_combined: bool| {
@@ -252,8 +254,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Medians for each way, measured in turn. The host writes the data anew before every repetition,
-    /// outside of the measured time.
+    /// Medians for each way, measured in turn. The host writes the data anew before every
+    /// repetition, outside of the measured time.
     fn read(&mut self, bytes: u64, ways: [(MemoryKind, bool); 4]) -> Result<[f64; 4]> {
         let elements = bytes as usize / 4;
         let mut on_device = self.memory.device::<f32>(elements)?;

@@ -1,7 +1,7 @@
 //! Misuse that does not compile: a page to read, and tests.
 //!
-//! Each mistake stands beside the program that differs from it only in being right, so that the mistake
-//! is known to fail for its own sake.
+//! Each mistake stands beside the program that differs from it only in being right, so that the
+//! mistake is known to fail for its own sake.
 //!
 //! # Reading memory that may be write-combined
 //!

@@ -1,8 +1,8 @@
 //! Conjugate gradients with a Jacobi preconditioner on a sparse matrix from a file, under several
 //! ways to place the matrix and to get two scalars a step to the host.
 //!
-//! [`place`] the ways · [`steps`] the iteration, the same for all of them but one · [`on_host`] that
-//! one: the device only multiplies, and everything crosses the link in every step.
+//! [`place`] the ways · [`steps`] the iteration, the same for all of them but one · [`on_host`]
+//! that one: the device only multiplies, and everything crosses the link in every step.
 
 mod on_host;
 mod place;
@@ -40,8 +40,9 @@ impl Default for SolveOptions {
     }
 }
 
-/// The residual that the iteration carries along drifts from the true one by rounding; the true one,
-/// recomputed on the CPU, may be this many times the tolerance before a result counts as wrong.
+/// The residual that the iteration carries along drifts from the true one by rounding; the true
+/// one, recomputed on the CPU, may be this many times the tolerance before a result counts as
+/// wrong.
 const RESIDUAL_SLACK: f64 = 1e3;
 
 /// A linear system, checked, with its right-hand side for the solution of ones.
@@ -67,8 +68,8 @@ pub(crate) struct Outcome {
 /// Solves the system in a Matrix Market file for a solution of ones, under every strategy.
 ///
 /// # Errors
-/// Everything that can be wrong with the file or the matrix, naming the file and, where there is one, the line;
-/// [`JobError::Solver`] where the iteration breaks down; [`JobError::WrongResult`].
+/// Everything that can be wrong with the file or the matrix, naming the file and, where there is
+/// one, the line; [`JobError::Solver`] where the iteration breaks down; [`JobError::WrongResult`].
 pub fn run(
     device: &Device,
     file: &Path,

@@ -135,8 +135,8 @@ pub(super) fn choose(memory: &Memory, system: &System<'_>, costs: &ReadCosts) ->
         Scalars::Copied
     };
     let reason = format!(
-        "{matrix_reason}; a kernel's scalar reaches the host in {simulated}{:.1} µs polled in mapped \
-         memory, {simulated}{:.1} µs copied",
+        "{matrix_reason}; a kernel's scalar reaches the host in {simulated}{:.1} µs polled in \
+         mapped memory, {simulated}{:.1} µs copied",
         published / 1e3,
         copied / 1e3
     );

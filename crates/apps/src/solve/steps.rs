@@ -295,8 +295,8 @@ pub(super) fn check_step(system: &System<'_>, iterations: u64, residual: f64) ->
     }
     if iterations >= system.options.iterations_max {
         return Err(system.breakdown(format!(
-            "no convergence after {iterations} steps (residual {:.2e} of the right-hand side); allow \
-             more with --max-iterations, or a larger --tolerance",
+            "no convergence after {iterations} steps (residual {:.2e} of the right-hand side); \
+             allow more with --max-iterations, or a larger --tolerance",
             residual / norm(&system.b)
         )));
     }

@@ -1,9 +1,9 @@
 //! A few scalars that a kernel publishes and the host polls for.
 //!
 //! Waiting for a stream costs several microseconds more than a word takes to cross the link. A
-//! kernel that publishes into a cell writes its values, then a sequence number with release order at system
-//! scope; the host polls the number with acquire order, and so sees the values. Both sides use
-//! atomic accesses only.
+//! kernel that publishes into a cell writes its values, then a sequence number with release order
+//! at system scope; the host polls the number with acquire order, and so sees the values. Both
+//! sides use atomic accesses only.
 
 use super::raw::SharedWords;
 use crate::error::{Error, Result};

@@ -15,8 +15,8 @@ use std::sync::Arc;
 /// Memory of a device. The host never touches it; streams use it in order.
 ///
 /// Borrowed shared it can be read by copies and kernels, borrowed exclusively it can be written. It
-/// remembers the streams that use it: work on another stream is ordered after it, and dropping it frees
-/// the memory once the device is done.
+/// remembers the streams that use it: work on another stream is ordered after it, and dropping it
+/// frees the memory once the device is done.
 pub struct DeviceBuffer<T: Element> {
     block: Arc<Block>,
     len: usize,
@@ -215,8 +215,8 @@ impl<T: Element> DeviceBuffer<T> {
     }
 }
 
-/// An address that kernels of one device can use, for code outside of pinfold. It is not an address of this process,
-/// even where the number is the same.
+/// An address that kernels of one device can use, for code outside of pinfold. It is not an
+/// address of this process, even where the number is the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DevicePointer<T> {
     address: u64,

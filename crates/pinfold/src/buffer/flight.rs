@@ -43,7 +43,8 @@ impl<B: HostBuffer> InFlight<B> {
     /// Waits until no device uses the buffer, and gives it back to the host.
     ///
     /// # Errors
-    /// What the work failed with. The handle comes back in the error: the device may still have the buffer.
+    /// What the work failed with. The handle comes back in the error: the device may still have
+    /// the buffer.
     pub fn wait(self) -> Result<B, Refused<Self>> {
         match self.buffer.block().0.wait() {
             Ok(()) => Ok(self.buffer),
@@ -79,7 +80,8 @@ impl<B: HostBuffer> InFlight<B> {
         }
     }
 
-    /// True once no device uses the buffer, so that [`wait`](Self::wait) returns at once. Never waits.
+    /// True once no device uses the buffer, so that [`wait`](Self::wait) returns at once. Never
+    /// waits.
     ///
     /// # Errors
     /// What the work failed with.

@@ -68,8 +68,8 @@ macro_rules! host_buffer {
 macro_rules! lendable {
     ($name:ident) => {
         impl<T: Element> $name<T> {
-            /// Hands the buffer to devices: the handle can be given to kernels, and gives the buffer
-            /// back by [`InFlight::wait`].
+            /// Hands the buffer to devices: the handle can be given to kernels, and gives the
+            /// buffer back by [`InFlight::wait`].
             pub fn lend(self) -> InFlight<Self> {
                 InFlight::new(self)
             }
@@ -116,9 +116,10 @@ macro_rules! writable {
 host_buffer! {
     /// Memory that the host fills and the device takes copies of.
     ///
-    /// It may be write-combined, which the host must not read, so there is no way to read it. Memory from
-    /// [`Memory::upload_in_place`](crate::Memory::upload_in_place) can also be [lent](Self::lend) to
-    /// kernels; for other memory a launch says that the device cannot reach it.
+    /// It may be write-combined, which the host must not read, so there is no way to read it.
+    /// Memory from [`Memory::upload_in_place`](crate::Memory::upload_in_place) can also be
+    /// [lent](Self::lend) to kernels; for other memory a launch says that the device cannot reach
+    /// it.
     UploadBuffer
 }
 host_buffer! {

@@ -10,10 +10,10 @@
 //! | [`DeviceBuffer`] | nothing | everything |
 //! | [`ScalarCell`] | poll | publish a few scalars |
 //!
-//! A host buffer is either *with the host*, and then no device touches it, or it has been moved into an
-//! [`InFlight`] handle, and then the host cannot. [`InFlight::wait`] gives it back. So no program in
-//! safe Rust can race with the device on it. Dropping a handle early is fine: the memory is freed when the device
-//! is done. Leaking one leaks the memory.
+//! A host buffer is either *with the host*, and then no device touches it, or it has been moved
+//! into an [`InFlight`] handle, and then the host cannot. [`InFlight::wait`] gives it back. So no
+//! program in safe Rust can race with the device on it. Dropping a handle early is fine: the
+//! memory is freed when the device is done. Leaking one leaks the memory.
 
 mod cell;
 mod device;

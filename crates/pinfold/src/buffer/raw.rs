@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Elements in host memory that belong to the holder alone while no device uses them. The typed buffers
-/// see to that: they are moved into an in-flight handle before a device may.
+/// Elements in host memory that belong to the holder alone while no device uses them. The typed
+/// buffers see to that: they are moved into an in-flight handle before a device may.
 pub(crate) struct HostElements<T> {
     block: Arc<Block>,
     len: usize,
@@ -61,8 +61,8 @@ impl<T: Element> HostElements<T> {
         }
     }
 
-    /// Writes in ascending order, without ever making a reference that could be read through: right for
-    /// write-combined memory.
+    /// Writes in ascending order, without ever making a reference that could be read through:
+    /// right for write-combined memory.
     pub(crate) fn write(&mut self, at: usize, values: &[T]) -> Result<()> {
         check_range(&(at..at.saturating_add(values.len())), self.len)?;
         if let Some(host) = self.block.host() {
@@ -87,7 +87,8 @@ impl<T: Element> HostElements<T> {
     }
 }
 
-/// Four words of host memory that the host and a device use at the same time, by atomic accesses only.
+/// Four words of host memory that the host and a device use at the same time, by atomic accesses
+/// only.
 pub(crate) struct SharedWords {
     block: Arc<Block>,
 }

@@ -16,10 +16,10 @@ use std::sync::Arc;
 /// An owner of host memory that stays where it is when the owner moves.
 ///
 /// # Safety
-/// [`start`](Self::start) and [`len`](Self::len) describe memory that holds initialised elements, is
-/// aligned for them, is valid for reads (and, where `WRITABLE`, for writes) until the owner is
-/// dropped, does not move with the owner, and is reached by nobody else meanwhile. The address has had
-/// its provenance exposed.
+/// [`start`](Self::start) and [`len`](Self::len) describe memory that holds initialised elements,
+/// is aligned for them, is valid for reads (and, where `WRITABLE`, for writes) until the owner is
+/// dropped, does not move with the owner, and is reached by nobody else meanwhile. The address has
+/// had its provenance exposed.
 pub unsafe trait HostRange {
     /// What lies in it.
     type Item: Element;
@@ -88,8 +88,9 @@ pub struct ScopedSlice<'s, T> {
     _scope: PhantomData<fn(&'s mut T) -> &'s mut T>,
 }
 
-// SAFETY: stands for a slice that is borrowed exclusively until the scope's end, before which the buffer
-// over it is closed; `start` and `len` are never asked of it, since no value of the type is ever made.
+// SAFETY: stands for a slice that is borrowed exclusively until the scope's end, before which the
+// buffer over it is closed; `start` and `len` are never asked of it, since no value of the type is
+// ever made.
 unsafe impl<T: Element> HostRange for ScopedSlice<'_, T> {
     type Item = T;
     const WRITABLE: bool = true;
@@ -137,8 +138,8 @@ impl<O: HostRange> RegisteredBuffer<O> {
         self.elements.block().placement()
     }
 
-    /// Hands the buffer to devices: the handle can be given to kernels, and gives the buffer back by
-    /// [`InFlight::wait`].
+    /// Hands the buffer to devices: the handle can be given to kernels, and gives the buffer back
+    /// by [`InFlight::wait`].
     pub fn lend(self) -> InFlight<Self> {
         InFlight::new(self)
     }
@@ -156,7 +157,8 @@ impl<O: HostRange + Send + Sync + 'static> RegisteredBuffer<O> {
     /// buffer from [`Memory::register`](crate::Memory::register).
     ///
     /// # Errors
-    /// Where the driver does not let go of the memory; it then stays page-locked, and the owner is kept.
+    /// Where the driver does not let go of the memory; it then stays page-locked, and the owner is
+    /// kept.
     pub fn into_inner(self) -> Result<Option<O>> {
         let block = self.elements.into_block();
         let device = block.first_device().clone();

@@ -29,8 +29,8 @@ impl Dot {
         })
     }
 
-    /// Enqueues `a . b`. The vectors may lie on the device or, lent, in host memory. The first value of the sink
-    /// is the result.
+    /// Enqueues `a . b`. The vectors may lie on the device or, lent, in host memory. The first
+    /// value of the sink is the result.
     ///
     /// # Errors
     /// [`Error::Length`] for vectors of different lengths, and all of a launch.
@@ -53,8 +53,8 @@ impl Dot {
         let mut sink = sink.into_sink();
         let args = Args::new().reads(a).reads(b).scalar(n);
         let args = self.scratch.finish(args, blocks as usize, &mut sink)?;
-        // SAFETY: these are the arguments of `dot_f32`; it reads `n` elements of both vectors, which
-        // are that long, and writes one partial sum a block, the ticket and the cell.
+        // SAFETY: these are the arguments of `dot_f32`; it reads `n` elements of both vectors,
+        // which are that long, and writes one partial sum a block, the ticket and the cell.
         unsafe { stream.launch(&self.kernel, Shape::linear(blocks, threads), args)? };
         Ok(sink.promise())
     }

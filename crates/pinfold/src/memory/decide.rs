@@ -97,8 +97,8 @@ pub(crate) fn decide(usage: Use, memory: &MemoryInner, asked: Option<MemoryKind>
             kind: MemoryKind::PageLocked,
             reason: Reason::new(
                 ReasonCode::DirectCopy,
-                "the device copies straight into page-locked memory; write-combined memory is never \
-                 used for results, since the host would read it uncached",
+                "the device copies straight into page-locked memory; write-combined memory is \
+                 never used for results, since the host would read it uncached",
             ),
         },
         Use::Exchange => Decision {
@@ -124,8 +124,8 @@ fn upload(measured: Option<&Measured>) -> Decision {
         None => (
             MemoryKind::PageLocked,
             ReasonCode::DirectCopy,
-            "the device copies straight from page-locked memory; write-combining was not measured here, \
-             so it is not used"
+            "the device copies straight from page-locked memory; write-combining was not measured \
+             here, so it is not used"
                 .to_owned(),
         ),
         Some(m) => {
@@ -133,7 +133,11 @@ fn upload(measured: Option<&Measured>) -> Decision {
             let figures = format!("{} against {}", rate(combined), rate(locked));
             if m.write_combining_pays_for_copies() {
                 let text = format!("write-combining pays for uploads here: {figures} page-locked");
-                (MemoryKind::WriteCombined, ReasonCode::WriteCombiningPays, text)
+                (
+                    MemoryKind::WriteCombined,
+                    ReasonCode::WriteCombiningPays,
+                    text,
+                )
             } else {
                 let text = format!("write-combining gains nothing here: {figures} page-locked");
                 (MemoryKind::PageLocked, ReasonCode::DirectCopy, text)

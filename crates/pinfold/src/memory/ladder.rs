@@ -138,8 +138,8 @@ fn likely_limit(bytes: u64) -> String {
         )
     } else {
         format!(
-            "{} seem to be left by {}, so the limit is the driver's own; ask for smaller pieces, and see \
-             `pinfold probe`",
+            "{} seem to be left by {}, so the limit is the driver's own; ask for smaller pieces, \
+             and see `pinfold probe`",
             Bytes(headroom.bytes),
             headroom.limited_by
         )

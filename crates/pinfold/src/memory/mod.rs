@@ -3,8 +3,8 @@
 //! A request travels like this: [`Memory`] takes the use and the rules → [`decide`] picks a kind
 //! and says why → [`ladder`] asks the [source](source::BlockSource) for it, and steps down when the
 //! source fails → the result is a [`Block`](block::Block) with its [`Placement`], which a typed
-//! buffer wraps. When the buffer goes away, the block waits in [`retire`] for the device, then goes back
-//! to the source. A pool is another source: nothing else has to change for it.
+//! buffer wraps. When the buffer goes away, the block waits in [`retire`] for the device, then
+//! goes back to the source. A pool is another source: nothing else has to change for it.
 
 pub(crate) mod block;
 mod decide;
@@ -82,8 +82,8 @@ impl Memory {
         Self::over(vec![device.clone()])
     }
 
-    /// Memory that every one of the devices can reach (portable). `None` for an empty list, or for devices
-    /// of different platforms.
+    /// Memory that every one of the devices can reach (portable). `None` for an empty list, or for
+    /// devices of different platforms.
     pub fn for_devices(devices: &[Device]) -> Option<Self> {
         let first = devices.first()?;
         let one_platform = devices
@@ -118,8 +118,8 @@ impl Memory {
         }
     }
 
-    /// The same memory, but host requests get this kind whatever pinfold would choose: to compare, or
-    /// because you know better. With [`strict`](Self::strict) it is this kind or an error.
+    /// The same memory, but host requests get this kind whatever pinfold would choose: to compare,
+    /// or because you know better. With [`strict`](Self::strict) it is this kind or an error.
     #[must_use]
     pub fn of_kind(&self, kind: MemoryKind) -> Self {
         Memory {
@@ -147,7 +147,8 @@ impl Memory {
         &self.inner.devices
     }
 
-    /// Memory that the host fills and the device then takes copies of. It cannot be read by the host.
+    /// Memory that the host fills and the device then takes copies of. It cannot be read by the
+    /// host.
     ///
     /// # Errors
     /// [`Error::HostMemory`] where no kind on the ladder could be had, [`Error::TooLarge`].
@@ -186,7 +187,8 @@ impl Memory {
     /// Memory that the host fills and kernels read in place. It cannot be read by the host.
     ///
     /// # Errors
-    /// As [`upload`](Self::upload). There is no step down to pageable memory: kernels could not reach it.
+    /// As [`upload`](Self::upload). There is no step down to pageable memory: kernels could not
+    /// reach it.
     #[track_caller]
     pub fn upload_in_place<T: Element>(&self, elements: usize) -> Result<UploadBuffer<T>> {
         Ok(UploadBuffer::new(
@@ -237,8 +239,8 @@ impl Memory {
     /// Device memory of one of the devices.
     ///
     /// # Errors
-    /// [`Error::DeviceMemory`], [`Error::TooLarge`], [`Error::UnknownDevice`] for a device that is none of
-    /// this memory's.
+    /// [`Error::DeviceMemory`], [`Error::TooLarge`], [`Error::UnknownDevice`] for a device that is
+    /// none of this memory's.
     #[track_caller]
     pub fn device_on<T: Element>(
         &self,
@@ -268,7 +270,8 @@ impl Memory {
     /// [`RegisteredBuffer::into_inner`]. An empty range is never page-locked, and is no error.
     ///
     /// # Errors
-    /// [`Error::AlreadyRegistered`] naming the first owner, [`Error::Driver`]; the owner comes back.
+    /// [`Error::AlreadyRegistered`] naming the first owner, [`Error::Driver`]; the owner comes
+    /// back.
     #[track_caller]
     pub fn register<O: HostRange + Send + Sync + 'static>(
         &self,
@@ -278,8 +281,8 @@ impl Memory {
     }
 
     /// Page-locks a borrowed slice for as long as the closure runs. Whatever the closure does with
-    /// the buffer, even leaking it, the device is done with the slice and the slice is ordinary again
-    /// before this returns.
+    /// the buffer, even leaking it, the device is done with the slice and the slice is ordinary
+    /// again before this returns.
     ///
     /// # Errors
     /// As [`register`](Self::register); [`Error::Driver`] where the device failed meanwhile.
@@ -292,8 +295,8 @@ impl Memory {
         register::scoped(&self.inner, slice, scope, Location::caller())
     }
 
-    /// Takes back the memory of dropped buffers that the device has finished with. Also happens at every
-    /// allocation.
+    /// Takes back the memory of dropped buffers that the device has finished with. Also happens at
+    /// every allocation.
     ///
     /// # Errors
     /// [`Error::Driver`] where a device is lost; nothing is freed early.

@@ -1,4 +1,5 @@
-//! The plain allocator: every request goes to the driver or the system, every release gives it back.
+//! The plain allocator: every request goes to the driver or the system, every release gives it
+//! back.
 
 use super::source::{BlockSource, Origin, RawBlock};
 use crate::device::Device;
@@ -100,8 +101,8 @@ impl PlainSource {
         while offset < bytes {
             let piece = host.offset(offset);
             let length = piece_bytes.min(bytes - offset);
-            // SAFETY: the range lies in memory that was allocated for this block, and is unregistered
-            // before that is freed.
+            // SAFETY: the range lies in memory that was allocated for this block, and is
+            // unregistered before that is freed.
             let outcome = unsafe {
                 device
                     .driver()
@@ -263,8 +264,8 @@ impl BlockSource for PlainSource {
         match (&block.origin, block.host) {
             (Origin::System, Some(host)) => system_free(host, block.held_bytes, PAGE_BYTES),
             (Origin::Driver, Some(host)) => {
-                // SAFETY: the memory came from `host_alloc`, and no host or device uses it any more. On
-                // failure it stays allocated: leaked, never used twice.
+                // SAFETY: the memory came from `host_alloc`, and no host or device uses it any
+                // more. On failure it stays allocated: leaked, never used twice.
                 let _ = unsafe { device.driver().host_free(device.id(), host) };
             }
             (Origin::Pieces(starts), Some(host)) => {
@@ -279,8 +280,8 @@ impl BlockSource for PlainSource {
             }
             (Origin::Device(addr), _) => {
                 let id = block.device.first().map_or(device.id(), |(id, _)| *id);
-                // SAFETY: the memory came from `device_alloc` on that device and nothing uses it any
-                // more. On failure it stays allocated.
+                // SAFETY: the memory came from `device_alloc` on that device and nothing uses it
+                // any more. On failure it stays allocated.
                 let _ = unsafe { device.driver().device_free(id, *addr) };
             }
             _ => {}
@@ -322,8 +323,8 @@ fn system_alloc(bytes: u64, align: u64) -> Result<HostAddr, DriverError> {
 /// Frees memory from [`system_alloc`] with the same size and alignment.
 fn system_free(host: HostAddr, bytes: u64, align: u64) {
     if let Ok(layout) = Layout::from_size_align(bytes as usize, align as usize) {
-        // SAFETY: the block came from `system_alloc` with this very layout, its only holder gives it
-        // up, and it is not registered.
+        // SAFETY: the block came from `system_alloc` with this very layout, its only holder gives
+        // it up, and it is not registered.
         unsafe { dealloc(std::ptr::with_exposed_provenance_mut(host.0), layout) };
     }
 }

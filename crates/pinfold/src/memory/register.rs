@@ -56,7 +56,8 @@ pub(super) fn scoped<T: Element, R>(
     }
     impl Drop for End {
         fn drop(&mut self) {
-            // Only reached while a panic of the scope unwinds, which is what the caller will hear of.
+            // Only reached while a panic of the scope unwinds, which is what the caller will hear
+            // of.
             let _ = self.end();
         }
     }

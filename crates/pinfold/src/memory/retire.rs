@@ -7,8 +7,8 @@ use crate::stream::order::UseLog;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Blocks that wait for the device, each with the uses that it waits for. They are looked at in any order: a
-/// stream that is stuck holds up only its own blocks.
+/// Blocks that wait for the device, each with the uses that it waits for. They are looked at in
+/// any order: a stream that is stuck holds up only its own blocks.
 #[derive(Default)]
 pub(crate) struct Retired {
     waiting: Mutex<Vec<(RawBlock, UseLog)>>,
@@ -65,8 +65,8 @@ impl Retired {
         outcome
     }
 
-    /// Waits for the device and releases everything. Where waiting fails the device's context is lost, and
-    /// with it every access.
+    /// Waits for the device and releases everything. Where waiting fails the device's context is
+    /// lost, and with it every access.
     pub(crate) fn wait_for_all(&self, source: &dyn BlockSource, counters: &Counters) {
         for (block, mut uses) in std::mem::take(&mut *self.waiting.lock()) {
             let _ = uses.wait();

@@ -9,7 +9,8 @@ use std::panic::Location;
 
 /// A source of memory. No method is called while a lock of the memory manager is held.
 pub(crate) trait BlockSource: Send + Sync {
-    /// Host memory of exactly this kind, zeroed or left from earlier use, page-aligned. `bytes` > 0.
+    /// Host memory of exactly this kind, zeroed or left from earlier use, page-aligned. `bytes` >
+    /// 0.
     ///
     /// # Errors
     /// The driver's or the system's answer; nothing is left behind.
@@ -18,7 +19,8 @@ pub(crate) trait BlockSource: Send + Sync {
     /// Host memory of this kind made of several smaller pieces that lie side by side.
     ///
     /// # Errors
-    /// As above; also where the size cannot be cut, or the pieces would not be in line for the device.
+    /// As above; also where the size cannot be cut, or the pieces would not be in line for the
+    /// device.
     fn acquire_host_in_pieces(&self, kind: MemoryKind, bytes: u64)
     -> Result<RawBlock, DriverError>;
 

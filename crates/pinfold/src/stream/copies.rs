@@ -16,7 +16,8 @@ impl Stream {
     /// handle of one that is in flight already, is taken over; the result gives it back.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::WrongDevice`], [`Error::Driver`]; the buffer comes back in the error.
+    /// [`Error::Length`], [`Error::WrongDevice`], [`Error::Driver`]; the buffer comes back in the
+    /// error.
     pub fn upload<S: HandOver>(
         &self,
         from: S,
@@ -78,9 +79,9 @@ impl Stream {
             &[(source, false), (to.block(), true)],
             "enqueuing a copy to the device",
             || {
-                // SAFETY: both ranges were checked against their buffers. The source is in flight: nobody
-                // writes it, and its memory is given back only after it was waited for. The same holds for
-                // the device buffer, whose uses are noted behind the copy.
+                // SAFETY: both ranges were checked against their buffers. The source is in flight:
+                // nobody writes it, and its memory is given back only after it was waited for. The
+                // same holds for the device buffer, whose uses are noted behind the copy.
                 unsafe {
                     self.device().driver().copy_to_device(
                         self.id(),
@@ -95,11 +96,12 @@ impl Stream {
         Ok(())
     }
 
-    /// Copies a whole device buffer to a host buffer of the same length. The host buffer is taken over;
-    /// the result gives it back.
+    /// Copies a whole device buffer to a host buffer of the same length. The host buffer is taken
+    /// over; the result gives it back.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::WrongDevice`], [`Error::Driver`]; the buffer comes back in the error.
+    /// [`Error::Length`], [`Error::WrongDevice`], [`Error::Driver`]; the buffer comes back in the
+    /// error.
     pub fn download<D: HandOver>(
         &self,
         from: &DeviceBuffer<<D::Buffer as HostBuffer>::Item>,
@@ -158,8 +160,8 @@ impl Stream {
         };
         let uses = [(from.block(), false), (target, true)];
         self.enqueue(&uses, "enqueuing a copy to the host", || {
-            // SAFETY: as in `enqueue_upload`; the target is in flight, so the host neither reads nor
-            // writes it.
+            // SAFETY: as in `enqueue_upload`; the target is in flight, so the host neither reads
+            // nor writes it.
             unsafe {
                 self.device().driver().copy_to_host(
                     self.id(),
@@ -193,8 +195,8 @@ impl Stream {
         let bytes = from.block().bytes();
         let uses = [(from.block(), false), (to.block(), true)];
         self.enqueue(&uses, "enqueuing a copy on the device", || {
-            // SAFETY: both buffers have this many bytes; they are two buffers, so they do not overlap;
-            // their uses are noted behind the copy.
+            // SAFETY: both buffers have this many bytes; they are two buffers, so they do not
+            // overlap; their uses are noted behind the copy.
             unsafe {
                 self.device()
                     .driver()
@@ -219,7 +221,8 @@ impl Stream {
         })
     }
 
-    /// Enqueues an operation: orders it after conflicting work of other streams, and notes its uses.
+    /// Enqueues an operation: orders it after conflicting work of other streams, and notes its
+    /// uses.
     pub(crate) fn enqueue(
         &self,
         uses: &[(&Arc<Block>, bool)],

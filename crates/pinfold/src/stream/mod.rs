@@ -82,7 +82,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Makes later work wait for the event's mark as it stands now. The event may be of another device.
+    /// Makes later work wait for the event's mark as it stands now. The event may be of another
+    /// device.
     ///
     /// # Errors
     /// [`Error::EventNotRecorded`]: the driver would let such a wait pass at once.
@@ -110,8 +111,8 @@ impl Stream {
         self.order.is_idle()
     }
 
-    /// Runs a function on a thread of the driver's, after what was enqueued before. The function must not use
-    /// the device: such calls fail.
+    /// Runs a function on a thread of the driver's, after what was enqueued before. The function
+    /// must not use the device: such calls fail.
     ///
     /// # Errors
     /// Where the driver refuses.

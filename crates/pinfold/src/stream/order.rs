@@ -194,8 +194,8 @@ impl StreamOrder {
         marks.get(at).map(|(_, mark)| mark.clone())
     }
 
-    /// Notes that everything up to the place is done, and drops the marks of that part. Dropping may
-    /// reach the driver, so it happens behind the lock.
+    /// Notes that everything up to the place is done, and drops the marks of that part. Dropping
+    /// may reach the driver, so it happens behind the lock.
     fn finished(&self, place: u64) {
         self.done.fetch_max(place, Ordering::AcqRel);
         let dropped: SmallVec<[_; 4]> = {
@@ -223,8 +223,8 @@ impl Drop for StreamOrder {
     fn drop(&mut self) {
         self.marks.get_mut().clear();
         if self.owned {
-            // SAFETY: the stream was made for this object, whose last holder is gone; work still in it
-            // runs to its end. A failure can only mean that the context is gone.
+            // SAFETY: the stream was made for this object, whose last holder is gone; work still
+            // in it runs to its end. A failure can only mean that the context is gone.
             let _ = unsafe { self.device.driver().stream_destroy(self.id) };
         }
     }
@@ -243,7 +243,8 @@ struct Use {
 }
 
 impl UseLog {
-    /// What a new operation on `stream` has to wait for: uses on other streams that it conflicts with.
+    /// What a new operation on `stream` has to wait for: uses on other streams that it conflicts
+    /// with.
     pub(crate) fn conflicts(
         &self,
         stream: &Arc<StreamOrder>,
