@@ -302,6 +302,16 @@ fn run_on(
                     write: access.writes(),
                 }
             }
+            KernelArg::Empty { write } => {
+                blocks.push(AlignedBytes::zeroed(0).ok_or("no memory for an empty argument")?);
+                targets.push(None);
+                RawArg::Block {
+                    block: blocks.len() - 1,
+                    offset: 0,
+                    bytes: 0,
+                    write: *write,
+                }
+            }
         });
     }
     with_args(blocks, &args, |args| {

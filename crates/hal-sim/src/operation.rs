@@ -52,6 +52,8 @@ pub(crate) enum HostSource {
 pub(crate) enum KernelArg {
     Device { span: DeviceSpan, write: bool },
     Host { span: HostSpan, access: Access },
+    /// No bytes: whatever its address, nothing of it can be touched.
+    Empty { write: bool },
     Scalar(Scalar),
 }
 

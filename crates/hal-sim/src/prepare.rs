@@ -231,6 +231,10 @@ impl World {
         bytes: u64,
         access: Access,
     ) -> std::result::Result<KernelArg, String> {
+        if bytes == 0 {
+            let write = access.writes();
+            return Ok(KernelArg::Empty { write });
+        }
         if let Some((span, block)) = self.blocks.containing(addr.0, bytes) {
             if block.device != device {
                 return Err(format!("{addr:?} is memory of device {}", block.device));
@@ -270,7 +274,7 @@ impl KernelArg {
         match self {
             KernelArg::Device { span, .. } => device_use(*span),
             KernelArg::Host { span, .. } => host_use(*span),
-            KernelArg::Scalar(_) => (0, 0),
+            KernelArg::Scalar(_) | KernelArg::Empty { .. } => (0, 0),
         }
     }
 }
@@ -317,7 +321,7 @@ impl KernelTime {
             (alone_ns - latency_ns).max(0.0)
         };
         match arg {
-            KernelArg::Scalar(_) => {}
+            KernelArg::Scalar(_) | KernelArg::Empty { .. } => {}
             KernelArg::Device { .. } => {
                 let passes = u8::from(access.reads()) + u8::from(access.writes());
                 let once_ns = cost::kernel_device_memory_ns(profile, pattern, bytes);

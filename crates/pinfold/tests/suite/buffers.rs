@@ -1,6 +1,6 @@
 //! What buffers promise, under every effect policy of the simulated device.
 
-use crate::common::{Machine, options, under_every_policy};
+use crate::common::{Machine, everywhere, options};
 use pinfold::{Error, Memory, MemoryKind};
 use pinfold_hal_sim::Policy;
 
@@ -12,8 +12,8 @@ fn numbers(n: usize, salt: u32) -> Vec<u32> {
 
 #[test]
 fn data_survives_the_round_trip_in_every_kind_of_memory() {
-    under_every_policy(1, |machine| {
-        let device = machine.device(0);
+    everywhere(1, |place| {
+        let device = place.device(0);
         let memory = Memory::new(&device);
         let stream = device.stream().unwrap();
         for kind in [
@@ -35,7 +35,7 @@ fn data_survives_the_round_trip_in_every_kind_of_memory() {
                 assert!(
                     down.as_slice() == data,
                     "{kind}, {n} elements, {}",
-                    machine.policy
+                    place.name
                 );
                 drop(up.wait().unwrap());
             }
@@ -45,8 +45,8 @@ fn data_survives_the_round_trip_in_every_kind_of_memory() {
 
 #[test]
 fn dropping_a_buffer_in_flight_never_frees_it_early() {
-    under_every_policy(1, |machine| {
-        let device = machine.device(0);
+    everywhere(1, |place| {
+        let device = place.device(0);
         let memory = Memory::new(&device);
         let stream = device.stream().unwrap();
         let mut kept = Vec::new();
@@ -65,11 +65,7 @@ fn dropping_a_buffer_in_flight_never_frees_it_early() {
             let down = stream
                 .download(&on_device, memory.download(data.len()).unwrap())
                 .unwrap();
-            assert!(
-                down.wait().unwrap().as_slice() == data,
-                "{}",
-                machine.policy
-            );
+            assert!(down.wait().unwrap().as_slice() == data, "{}", place.name);
         }
     });
 }
@@ -119,8 +115,8 @@ fn a_leaked_handle_leaks_memory_and_harms_nothing() {
 
 #[test]
 fn parts_are_copied_to_their_places() {
-    under_every_policy(1, |machine| {
-        let device = machine.device(0);
+    everywhere(1, |place| {
+        let device = place.device(0);
         let memory = Memory::new(&device);
         let stream = device.stream().unwrap();
         let data = numbers(100, 5);

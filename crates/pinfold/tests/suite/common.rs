@@ -1,4 +1,4 @@
-//! Simulated machines under every effect policy, for tests of the library.
+//! Where tests run: simulated machines under every effect policy, and the real one.
 
 use pinfold::{Device, Platform};
 use pinfold_hal_sim::{Policy, Sim, SimOptions};
@@ -55,5 +55,37 @@ pub(crate) fn under_every_policy(devices: u32, scenario: impl Fn(&Machine)) {
         let machine = Machine::new(options().devices(devices), policy);
         scenario(&machine);
         machine.check_clean();
+    }
+}
+
+/// A machine that a test cannot look into: simulated under some policy, or real.
+pub(crate) struct Place {
+    pub(crate) platform: Platform,
+    pub(crate) name: String,
+}
+
+impl Place {
+    pub(crate) fn device(&self, index: u32) -> Device {
+        self.platform.device(index).unwrap()
+    }
+}
+
+/// Runs a scenario under every policy, and on the real devices of this machine where there are so
+/// many.
+pub(crate) fn everywhere(devices: u32, scenario: impl Fn(&Place)) {
+    under_every_policy(devices, |machine| {
+        scenario(&Place {
+            platform: machine.platform.clone(),
+            name: machine.policy.to_string(),
+        });
+    });
+    let real = Platform::cuda().and_then(|platform| Ok((platform.device_count()?, platform)));
+    match real {
+        Ok((count, platform)) if count >= devices => scenario(&Place {
+            platform,
+            name: "a real device".to_owned(),
+        }),
+        Ok((count, _)) => println!("skipped on real devices: there are {count}, not {devices}"),
+        Err(error) => println!("skipped on a real device: {error}"),
     }
 }

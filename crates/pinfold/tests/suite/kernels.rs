@@ -1,6 +1,6 @@
 //! Kernels, in place and on the device: the built-in ones and a user's own.
 
-use crate::common::{Machine, options, under_every_policy};
+use crate::common::{Machine, everywhere, options};
 use pinfold::hal::{ModuleImage, Twin};
 use pinfold::kernels::cg::Csr;
 use pinfold::kernels::dot::Dot;
@@ -11,10 +11,10 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
-fn the_dot_product_is_the_same_bits_from_every_place_under_every_policy() {
+fn the_dot_product_is_the_same_bits_from_every_place_everywhere() {
     let bits = std::cell::Cell::new(None);
-    under_every_policy(1, |machine| {
-        let device = machine.device(0);
+    everywhere(1, |place| {
+        let device = place.device(0);
         let memory = Memory::new(&device);
         let stream = device.stream().unwrap();
         let mut dot = Dot::load(&memory, &stream).unwrap();
@@ -35,7 +35,7 @@ fn the_dot_product_is_the_same_bits_from_every_place_under_every_policy() {
         assert_eq!(in_place.to_bits(), mixed.to_bits());
         let first = bits.get().unwrap_or(in_place.to_bits());
         bits.set(Some(first));
-        assert_eq!(in_place.to_bits(), first, "{}", machine.policy);
+        assert_eq!(in_place.to_bits(), first, "{}", place.name);
         // Interior offsets: the last ten elements alone.
         let tail = n - 10..n;
         let (a_tail, b_tail) = (
@@ -52,8 +52,8 @@ fn the_dot_product_is_the_same_bits_from_every_place_under_every_policy() {
 
 #[test]
 fn a_result_in_device_memory_is_copied_back() {
-    under_every_policy(1, |machine| {
-        let device = machine.device(0);
+    everywhere(1, |place| {
+        let device = place.device(0);
         let memory = Memory::new(&device);
         let stream = device.stream().unwrap();
         let mut dot = Dot::load(&memory, &stream).unwrap();
@@ -68,7 +68,7 @@ fn a_result_in_device_memory_is_copied_back() {
             .unwrap()
             .wait()
             .unwrap();
-        assert_eq!(f64::from_bits(back[0][0]), 4096.0, "{}", machine.policy);
+        assert_eq!(f64::from_bits(back[0][0]), 4096.0, "{}", place.name);
     });
 }
 
@@ -76,7 +76,28 @@ const SCALE: &str = "
 .version 7.5
 .target sm_75
 .address_size 64
-.visible .entry scale(.param .u64 p0, .param .u32 p1, .param .f32 p2) { ret; }
+.visible .entry scale(.param .u64 data, .param .u32 n, .param .f32 by)
+{
+    .reg .pred %outside;
+    .reg .b32 %i, %block, %threads, %thread, %count;
+    .reg .f32 %value, %factor;
+    .reg .b64 %at, %bytes;
+    ld.param.u64 %at, [data];
+    ld.param.u32 %count, [n];
+    ld.param.f32 %factor, [by];
+    mov.u32 %block, %ctaid.x;
+    mov.u32 %threads, %ntid.x;
+    mov.u32 %thread, %tid.x;
+    mad.lo.u32 %i, %block, %threads, %thread;
+    setp.ge.u32 %outside, %i, %count;
+    @%outside ret;
+    mul.wide.u32 %bytes, %i, 4;
+    add.u64 %at, %at, %bytes;
+    ld.f32 %value, [%at];
+    mul.f32 %value, %value, %factor;
+    st.f32 [%at], %value;
+    ret;
+}
 ";
 
 fn scale() -> ModuleImage {
@@ -97,8 +118,8 @@ fn scale() -> ModuleImage {
 
 #[test]
 fn a_users_own_kernel_updates_lent_memory_in_place() {
-    under_every_policy(1, |machine| {
-        let device = machine.device(0);
+    everywhere(1, |place| {
+        let device = place.device(0);
         let memory = Memory::new(&device);
         let stream = device.stream().unwrap();
         let kernel = Module::load(&device, &scale())
@@ -118,7 +139,7 @@ fn a_users_own_kernel_updates_lent_memory_in_place() {
         }
         let buffer = lent.wait().unwrap();
         let right = buffer.iter().enumerate().all(|(i, v)| *v == 6.0 * i as f32);
-        assert!(right, "{}", machine.policy);
+        assert!(right, "{}", place.name);
     });
 }
 

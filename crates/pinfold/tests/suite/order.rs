@@ -1,13 +1,13 @@
 //! Order between streams and devices: buffers bring it with them.
 
-use crate::common::{Machine, options, under_every_policy};
+use crate::common::{Machine, everywhere, options};
 use pinfold::{Error, EventKind, Memory};
 use pinfold_hal_sim::Policy;
 
 #[test]
 fn work_on_another_stream_waits_for_the_buffer_not_for_the_caller() {
-    under_every_policy(1, |machine| {
-        let device = machine.device(0);
+    everywhere(1, |place| {
+        let device = place.device(0);
         let memory = Memory::new(&device);
         let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
         let mut on_device = memory.device::<u32>(50_000).unwrap();
@@ -22,7 +22,7 @@ fn work_on_another_stream_waits_for_the_buffer_not_for_the_caller() {
             first.fill(&mut on_device, 0xff).unwrap();
             let down = down.wait().unwrap();
             let right = down.iter().enumerate().all(|(i, v)| *v == i as u32 + round);
-            assert!(right, "{}", machine.policy);
+            assert!(right, "{}", place.name);
             up = flight.wait().unwrap();
         }
     });
@@ -30,8 +30,8 @@ fn work_on_another_stream_waits_for_the_buffer_not_for_the_caller() {
 
 #[test]
 fn device_a_hands_to_device_b_through_host_memory_without_the_host_waiting() {
-    under_every_policy(2, |machine| {
-        let (a, b) = (machine.device(0), machine.device(1));
+    everywhere(2, |place| {
+        let (a, b) = (place.device(0), place.device(1));
         let memory = Memory::for_devices(&[a.clone(), b.clone()]).unwrap();
         let (on_a, on_b) = (a.stream().unwrap(), b.stream().unwrap());
         let mut from = memory.device_on::<u32>(&a, 20_000).unwrap();
@@ -45,7 +45,7 @@ fn device_a_hands_to_device_b_through_host_memory_without_the_host_waiting() {
             .unwrap()
             .wait()
             .unwrap();
-        assert!(down.iter().all(|v| *v == 0x5a5a_5a5a), "{}", machine.policy);
+        assert!(down.iter().all(|v| *v == 0x5a5a_5a5a), "{}", place.name);
         drop(host);
     });
 }
@@ -143,8 +143,8 @@ fn events_time_and_order_and_can_be_exported_only_when_interprocess() {
 
 #[test]
 fn a_host_function_runs_in_its_turn() {
-    under_every_policy(1, |machine| {
-        let device = machine.device(0);
+    everywhere(1, |place| {
+        let device = place.device(0);
         let stream = device.stream().unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         for number in 0..5 {
@@ -154,7 +154,7 @@ fn a_host_function_runs_in_its_turn() {
                 .unwrap();
         }
         stream.synchronize().unwrap();
-        assert!(receiver.try_iter().eq(0..5), "{}", machine.policy);
+        assert!(receiver.try_iter().eq(0..5), "{}", place.name);
     });
 }
 

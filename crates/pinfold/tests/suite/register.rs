@@ -1,14 +1,14 @@
 //! Memory of the caller's own, page-locked where it lies.
 
-use crate::common::{Machine, options, under_every_policy};
+use crate::common::{Machine, everywhere, options};
 use pinfold::buffer::HandOver;
 use pinfold::{Error, Memory, MemoryKind};
 use pinfold_hal_sim::Policy;
 
 #[test]
 fn a_vector_is_registered_copied_and_given_back() {
-    under_every_policy(1, |machine| {
-        let device = machine.device(0);
+    everywhere(1, |place| {
+        let device = place.device(0);
         let memory = Memory::new(&device);
         let stream = device.stream().unwrap();
         let data: Vec<u64> = (0..5000).collect();
@@ -25,15 +25,14 @@ fn a_vector_is_registered_copied_and_given_back() {
         let buffer = stream.download(&on_device, buffer).unwrap().wait().unwrap();
         let data = buffer.into_inner().unwrap().unwrap();
         assert_eq!(data.as_ptr(), start);
-        assert!(data.into_iter().eq(0..5000), "{}", machine.policy);
-        assert_eq!(machine.sim.live().registered_bytes, 0);
+        assert!(data.into_iter().eq(0..5000), "{}", place.name);
     });
 }
 
 #[test]
 fn a_slice_is_ordinary_again_after_the_scope_even_if_the_handle_was_leaked() {
-    under_every_policy(1, |machine| {
-        let device = machine.device(0);
+    everywhere(1, |place| {
+        let device = place.device(0);
         let memory = Memory::new(&device);
         let stream = device.stream().unwrap();
         let mut on_device = memory.device::<u32>(10_000).unwrap();
@@ -44,12 +43,7 @@ fn a_slice_is_ordinary_again_after_the_scope_even_if_the_handle_was_leaked() {
                 std::mem::forget(stream.download(&on_device, buffer).unwrap());
             })
             .unwrap();
-        assert!(
-            slice.iter().all(|v| *v == 0x0707_0707),
-            "{}",
-            machine.policy
-        );
-        assert_eq!(machine.sim.live().registered_bytes, 0);
+        assert!(slice.iter().all(|v| *v == 0x0707_0707), "{}", place.name);
         drop(memory.register(slice).unwrap());
     });
 }
@@ -126,22 +120,57 @@ fn r09_registering_nothing_is_no_error_and_registers_nothing() {
 
 #[test]
 fn a_mapped_file_is_registered_and_uploaded() {
-    let path = std::env::temp_dir().join(format!("pinfold-map-{}", std::process::id()));
+    let name = format!("pinfold-map-{}", std::process::id());
+    let path = std::env::temp_dir().join(name);
     std::fs::write(&path, vec![42u8; 9000]).unwrap();
     let file = std::fs::File::open(&path).unwrap();
-    // SAFETY: nobody else knows the file.
-    let map = unsafe { memmap2::Mmap::map(&file).unwrap() };
-    let machine = Machine::new(options(), Policy::Lazy);
-    let device = machine.device(0);
-    let memory = Memory::new(&device);
-    let stream = device.stream().unwrap();
-    let buffer = memory.register(map).unwrap();
-    let mut on_device = memory.device(9000).unwrap();
-    let buffer = stream.upload(buffer, &mut on_device).unwrap();
-    let down = stream
-        .download(&on_device, memory.download(9000).unwrap())
-        .unwrap();
-    assert!(down.wait().unwrap().iter().all(|v| *v == 42));
-    drop(buffer.wait().unwrap().into_inner().unwrap());
+    everywhere(1, |place| {
+        // SAFETY: nobody else knows the file.
+        let map = unsafe { memmap2::Mmap::map(&file).unwrap() };
+        let device = place.device(0);
+        let memory = Memory::new(&device);
+        let stream = device.stream().unwrap();
+        let buffer = memory.register(map).unwrap();
+        let mut on_device = memory.device(9000).unwrap();
+        let buffer = stream.upload(buffer, &mut on_device).unwrap();
+        let down = stream
+            .download(&on_device, memory.download(9000).unwrap())
+            .unwrap();
+        let right = down.wait().unwrap().iter().all(|v| *v == 42);
+        assert!(right, "{}", place.name);
+        drop(buffer.wait().unwrap().into_inner().unwrap());
+    });
     std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn small_vectors_that_share_a_page_are_registered_side_by_side() {
+    everywhere(1, |place| {
+        let device = place.device(0);
+        let memory = Memory::new(&device);
+        let stream = device.stream().unwrap();
+        let mut pages = vec![0u32; 3000];
+        let (left, right) = pages.split_at_mut(1100);
+        memory
+            .with_registered(left, |mut left| {
+                left.as_mut_slice().fill(3);
+                memory
+                    .with_registered(right, |mut right| {
+                        right.as_mut_slice().fill(5);
+                        let mut there = memory.device(3000).unwrap();
+                        let left = stream.upload_part(left, 0..1100, &mut there, 0).unwrap();
+                        let right = stream
+                            .upload_part(right, 0..1900, &mut there, 1100)
+                            .unwrap();
+                        let down = memory.download(3000).unwrap();
+                        let down = stream.download(&there, down).unwrap().wait().unwrap();
+                        let wanted = |i: usize| if i < 1100 { 3 } else { 5 };
+                        let all_right = down.iter().enumerate().all(|(i, v)| *v == wanted(i));
+                        assert!(all_right, "{}", place.name);
+                        drop((left, right));
+                    })
+                    .unwrap();
+            })
+            .unwrap();
+    });
 }

@@ -1,0 +1,161 @@
+//! The built-in kernels give the same bits on a real device and as twins under every policy.
+
+use crate::common::{Place, everywhere};
+use pinfold::buffer::DeviceRead;
+use pinfold::kernels::cg::{Cg, Csr, HostMatrix, UpdateVectors};
+use pinfold::kernels::dot::Dot;
+use pinfold::kernels::read::Reader;
+use pinfold::kernels::splitmix64;
+use pinfold::{Args, DeviceBuffer, Element, Memory, Module, Shape, Stream};
+use pinfold_kernels::memory::{fill_shape, image};
+use std::cell::RefCell;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs a computation in every place and compares what it returns, to the bit.
+fn same_everywhere(compute: impl Fn(&Place, &Memory, &Stream) -> Vec<u64>) {
+    let first = RefCell::new(None);
+    everywhere(1, |place| {
+        let device = place.device(0);
+        let memory = Memory::new(&device);
+        let bits = compute(place, &memory, &device.stream().unwrap());
+        assert!(bits.len() > 1);
+        let mut first = first.borrow_mut();
+        let first = first.get_or_insert_with(|| bits.clone());
+        let differs = first.iter().zip(&bits).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "{}: {} results", place.name, bits.len());
+    });
+}
+
+/// A number in -1..1 with a full mantissa.
+fn number(i: usize, salt: u64) -> f64 {
+    splitmix64(i as u64 ^ salt << 32) as i64 as f64 * 2f64.powi(-63)
+}
+
+fn upload<T: Element>(memory: &Memory, stream: &Stream, data: &[T]) -> DeviceBuffer<T> {
+    let mut host = memory.upload(data.len()).unwrap();
+    host.write(0, data).unwrap();
+    let mut there = memory.device(data.len()).unwrap();
+    drop(stream.upload(host, &mut there).unwrap());
+    there
+}
+
+fn bits_of(memory: &Memory, stream: &Stream, from: &DeviceBuffer<f64>) -> Vec<u64> {
+    let host = memory.download(from.len()).unwrap();
+    let host = stream.download(from, host).unwrap().wait().unwrap();
+    host.iter().map(|v| v.to_bits()).collect()
+}
+
+#[test]
+fn sums_of_floats_have_the_same_bits_at_every_length() {
+    same_everywhere(|_, memory, stream| {
+        let mut dot = Dot::load(memory, stream).unwrap();
+        let mut reader = Reader::load(memory, stream).unwrap();
+        let cell = memory.scalar_cell().unwrap();
+        let mut bits = Vec::new();
+        for n in [0, 1, 3, 4, 5, 31, 33, 511, 513, 4097, 100_003] {
+            let fill = |salt| {
+                let mut buffer = memory.upload_in_place::<f32>(n).unwrap();
+                buffer.write_each(|i| number(i, salt) as f32);
+                buffer.lend()
+            };
+            let (a, b) = (fill(1), fill(2));
+            let expected = dot.run(stream, &a, &b, &cell).unwrap();
+            bits.extend(cell.wait(expected, LIMIT).unwrap().map(f64::to_bits));
+            let expected = reader.run(stream, &a, &cell).unwrap();
+            bits.push(cell.wait(expected, LIMIT).unwrap()[0].to_bits());
+        }
+        bits
+    });
+}
+
+/// A matrix with rows of very different lengths, some empty.
+fn ragged(rows: usize, longest: usize) -> (Vec<u32>, Vec<u32>, Vec<f64>) {
+    let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
+    for row in 0..rows {
+        for entry in 0..splitmix64(row as u64) as usize % (longest + 1) {
+            columns.push((splitmix64((row * 131 + entry) as u64) % rows as u64) as u32);
+            values.push(number(row * 977 + entry, 3));
+        }
+        starts.push(columns.len() as u32);
+    }
+    (starts, columns, values)
+}
+
+#[test]
+fn steps_of_conjugate_gradients_have_the_same_bits() {
+    same_everywhere(|_, memory, stream| {
+        let mut bits = Vec::new();
+        for (rows, longest) in [(1, 1), (77, 3), (1000, 9), (513, 40), (100, 99)] {
+            let (starts, columns, values) = ragged(rows, longest);
+            let csr = Csr::new(&starts, &columns, &values).unwrap();
+            let (flying, on_device) = HostMatrix::new(memory, &csr, false)
+                .unwrap()
+                .upload(memory, stream)
+                .unwrap();
+            step(memory, stream, rows, &on_device, &mut bits);
+            drop(flying);
+            let in_place = HostMatrix::new(memory, &csr, true).unwrap().lend();
+            step(memory, stream, rows, &in_place, &mut bits);
+        }
+        bits
+    });
+}
+
+fn step<I, V>(
+    memory: &Memory,
+    stream: &Stream,
+    rows: usize,
+    matrix: &pinfold::kernels::cg::Matrix<I, V>,
+    bits: &mut Vec<u64>,
+) where
+    I: DeviceRead<Item = u32>,
+    V: DeviceRead<Item = f64>,
+{
+    let mut cg = Cg::load(memory, stream).unwrap();
+    let cell = memory.scalar_cell().unwrap();
+    let vector = |salt| {
+        let data: Vec<f64> = (0..rows).map(|i| number(i, salt)).collect();
+        upload(memory, stream, &data)
+    };
+    let (mut p, mut x, mut r, inverse_diagonal) = (vector(4), vector(5), vector(6), vector(7));
+    let mut q = memory.device(rows).unwrap();
+    let expected = cg.spmv_dot(stream, matrix, &p, &mut q, &cell).unwrap();
+    bits.push(cell.wait(expected, LIMIT).unwrap()[0].to_bits());
+    let vectors = UpdateVectors {
+        p: &p,
+        q: &q,
+        inverse_diagonal: &inverse_diagonal,
+        x: &mut x,
+        r: &mut r,
+    };
+    let expected = cg.update(stream, 0.3, vectors, &cell).unwrap();
+    bits.extend(cell.wait(expected, LIMIT).unwrap().map(f64::to_bits));
+    cg.direction(stream, -0.7, &inverse_diagonal, &r, &mut p)
+        .unwrap();
+    for buffer in [&q, &x, &r, &p] {
+        bits.extend(bits_of(memory, stream, buffer));
+    }
+}
+
+#[test]
+fn patterns_are_filled_and_found_broken_with_the_same_bits() {
+    same_everywhere(|_, memory, stream| {
+        let module = Module::load(stream.device(), &image()).unwrap();
+        let fill = module.kernel("fill_u64").unwrap();
+        let n = 70_001;
+        let mut words = memory.device::<u64>(n).unwrap();
+        let (blocks, threads) = fill_shape(n as u64);
+        let args = Args::new()
+            .updates(&mut words)
+            .scalar(n as u64)
+            .scalar(9u64);
+        // SAFETY: these are the kernel's arguments; it writes `n` words.
+        unsafe { stream.launch(&fill, Shape::linear(blocks, threads), args) }.unwrap();
+        let host = memory.download(n).unwrap();
+        let host = stream.download(&words, host).unwrap().wait().unwrap();
+        assert_eq!(host[n - 1], splitmix64(9 + n as u64 - 1));
+        host.to_vec()
+    });
+}
