@@ -50,10 +50,18 @@ pub(crate) enum HostSource {
 
 /// A kernel argument with its address resolved.
 pub(crate) enum KernelArg {
-    Device { span: DeviceSpan, write: bool },
-    Host { span: HostSpan, access: Access },
+    Device {
+        span: DeviceSpan,
+        write: bool,
+    },
+    Host {
+        span: HostSpan,
+        access: Access,
+    },
     /// No bytes: whatever its address, nothing of it can be touched.
-    Empty { write: bool },
+    Empty {
+        write: bool,
+    },
     Scalar(Scalar),
 }
 
@@ -147,10 +155,11 @@ impl Prepared {
 }
 
 impl Operation {
-    /// Drops the work undone. What a callback holds is the program's, so it is dropped as a
-    /// callback.
+    /// Drops the work undone: it uses no memory any more. What a callback holds is the program's,
+    /// so it is dropped as a callback.
     pub(crate) fn discard(&mut self, clock_ps: u64) {
         let work = std::mem::replace(&mut self.work, Work::Mark);
+        self.uses.clear();
         as_callback(clock_ps, || drop(work));
     }
 }

@@ -26,6 +26,9 @@ struct DeviceInner {
     spare_events: Mutex<Vec<EventId>>,
 }
 
+/// How often a wait that the driver refuses is tried while cleaning up: the reason may pass.
+const SETTLE_ATTEMPTS: u32 = 3;
+
 /// Most events that are kept for reuse; more are destroyed.
 const SPARE_EVENTS_MAX: usize = 256;
 
@@ -135,6 +138,15 @@ impl Device {
         self.driver().host_work(work);
     }
 
+    /// Waits until the device touches no memory any more, for a caller who is about to let some go.
+    ///
+    /// # Errors
+    /// A lost device touches no memory either: see [`Error::device_is_lost`]. After any other error
+    /// work may still be running.
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.inner.settle()
+    }
+
     pub(crate) fn id(&self) -> DeviceId {
         self.inner.id
     }
@@ -198,9 +210,31 @@ impl Device {
     }
 }
 
+impl DeviceInner {
+    fn settle(&self) -> Result<()> {
+        let wait = || {
+            let outcome = self.platform.driver.device_synchronize(self.id);
+            outcome.map_err(Error::driver("waiting for the device"))
+        };
+        let mut outcome = wait();
+        for _ in 1..SETTLE_ATTEMPTS {
+            match &outcome {
+                Err(error) if !error.device_is_lost() => outcome = wait(),
+                _ => break,
+            }
+        }
+        outcome
+    }
+}
+
 impl Drop for DeviceInner {
     fn drop(&mut self) {
         if !*self.open.get_mut() {
+            return;
+        }
+        // Work without a buffer, such as a host function, may still be in flight. A context that
+        // cannot be waited for stays open.
+        if self.settle().is_err_and(|error| !error.device_is_lost()) {
             return;
         }
         for event in std::mem::take(self.spare_events.get_mut()) {

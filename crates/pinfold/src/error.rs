@@ -230,6 +230,12 @@ impl Error {
         move |source| Error::Driver { doing, source }
     }
 
+    /// True where the device's context is lost, so that the device no longer touches memory.
+    pub(crate) fn device_is_lost(&self) -> bool {
+        self.driver_error()
+            .is_some_and(|error| error.code.is_sticky())
+    }
+
     /// The driver's answer, where there is one.
     pub fn driver_error(&self) -> Option<&DriverError> {
         match self {

@@ -64,9 +64,12 @@ impl Module {
 impl Drop for ModuleInner {
     fn drop(&mut self) {
         // Kernels of the module may be in flight on any stream; unloading is rare, so wait for
-        // all. After a failure the context is lost and nothing runs any more.
-        let _ = self.device.synchronize();
-        // SAFETY: the device is idle, and the last holder of the module's kernels is gone.
+        // all. Where that cannot be done the module stays loaded.
+        let settled = self.device.settle();
+        if settled.is_err_and(|error| !error.device_is_lost()) {
+            return;
+        }
+        // SAFETY: the device is idle or lost, and the last holder of the module's kernels is gone.
         let _ = unsafe { self.device.driver().module_unload(self.id) };
     }
 }
@@ -168,7 +171,7 @@ impl<'a> Args<'a> {
     /// Memory of which the kernel writes every byte and reads none.
     #[must_use]
     pub fn writes(self, memory: &'a mut impl DeviceWrite) -> Self {
-        let span = (&*memory).span();
+        let span = (*memory).span();
         self.memory(
             span.block,
             span.offset_bytes,
@@ -181,7 +184,7 @@ impl<'a> Args<'a> {
     /// Memory that the kernel reads and writes, once and in order.
     #[must_use]
     pub fn updates(self, memory: &'a mut impl DeviceWrite) -> Self {
-        let span = (&*memory).span();
+        let span = (*memory).span();
         self.memory(
             span.block,
             span.offset_bytes,
@@ -201,7 +204,7 @@ impl<'a> Args<'a> {
         elements: usize,
     ) -> Result<Self> {
         crate::buffer::raw::check_range(&(0..elements), memory.elements())?;
-        let span = (&*memory).span();
+        let span = (*memory).span();
         let bytes = (elements * std::mem::size_of::<W::Item>()) as u64;
         Ok(self.memory(
             span.block,

@@ -63,7 +63,7 @@ impl Sink for Publish<'_> {
     }
 }
 
-impl<'c> IntoSink for &'c mut CellBuffer {
+impl IntoSink for &mut CellBuffer {
     type Sink = Self;
 
     fn into_sink(self) -> Self {

@@ -1,7 +1,7 @@
 //! A block of memory in use: where it is, why it is there, and which streams use it.
 
 use super::source::RawBlock;
-use super::{MemoryInner, Placement};
+use super::{MemoryInner, Placement, register};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::stream::order::{StreamOrder, UseLog};
@@ -120,12 +120,29 @@ impl Block {
         outcome
     }
 
-    /// Gives the memory back although others may still hold the block, which they must not use any
-    /// more. The caller has waited for the device.
-    pub(crate) fn close(&self) {
-        if !self.closed.swap(true, Ordering::AcqRel) {
-            self.memory.counters.given_back(&self.raw);
-            self.memory.source.release(self.raw.without_keep());
+    /// Waits for all uses by whatever means there are, for a caller who is about to let the memory
+    /// go.
+    ///
+    /// # Errors
+    /// As [`UseLog::settle`].
+    pub(crate) fn settle(&self) -> Result<()> {
+        let log = std::mem::take(&mut *self.uses.lock());
+        log.settle()
+    }
+
+    /// Ends the registration of a block although others may still hold it, which they must not
+    /// use any more. The caller has settled it.
+    ///
+    /// # Errors
+    /// Where the driver does not let go of the memory.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.memory.counters.given_back(&self.raw);
+        match self.raw.host {
+            Some(host) => register::unregister(self.first_device(), host, None).map(drop),
+            None => Ok(()),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The memory manager: from what memory is for, to memory.
 //!
 //! A request travels like this: [`Memory`] takes the use and the rules → [`decide`] picks a kind
-//! and says why → [`ladder`] asks the [source](source::BlockSource) for it, and steps down when the
-//! source fails → the result is a [`Block`](block::Block) with its [`Placement`], which a typed
+//! and says why → [`ladder`] asks the [`source`] for it, and steps down when that
+//! fails → the result is a [`Block`](block::Block) with its [`Placement`], which a typed
 //! buffer wraps. When the buffer goes away, the block waits in [`retire`] for the device, then
 //! goes back to the source. A pool is another source: nothing else has to change for it.
 
@@ -282,10 +282,12 @@ impl Memory {
 
     /// Page-locks a borrowed slice for as long as the closure runs. Whatever the closure does with
     /// the buffer, even leaking it, the device is done with the slice and the slice is ordinary
-    /// again before this returns.
+    /// again before this returns. Should the driver refuse every wait for the device, the process
+    /// is aborted, since the slice could never be given back.
     ///
     /// # Errors
-    /// As [`register`](Self::register); [`Error::Driver`] where the device failed meanwhile.
+    /// As [`register`](Self::register); [`Error::Driver`] where the device failed meanwhile, or the
+    /// driver does not let go of the slice, which then stays page-locked.
     #[track_caller]
     pub fn with_registered<T: Element, R>(
         &self,

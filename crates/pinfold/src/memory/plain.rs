@@ -268,11 +268,9 @@ impl BlockSource for PlainSource {
                 // more. On failure it stays allocated: leaked, never used twice.
                 let _ = unsafe { device.driver().host_free(device.id(), host) };
             }
-            (Origin::Pieces(starts), Some(host)) => {
-                // Memory that the driver does not let go of must never be unmapped.
-                if self.unregister(starts) {
-                    system_free(host, block.held_bytes, PIECE_ALIGN_BYTES);
-                }
+            // Memory that the driver does not let go of must never be unmapped.
+            (Origin::Pieces(starts), Some(host)) if self.unregister(starts) => {
+                system_free(host, block.held_bytes, PIECE_ALIGN_BYTES);
             }
             (Origin::Registered, Some(host)) => {
                 // On failure the owner is kept for ever, which is all that can be done here.

@@ -32,6 +32,10 @@ pub(super) fn register<O: HostRange + Send + Sync + 'static>(
 }
 
 /// Page-locks a slice while `scope` runs.
+///
+/// # Errors
+/// Where the slice cannot be page-locked, the device was lost, or the driver does not let go of the
+/// slice.
 pub(super) fn scoped<T: Element, R>(
     memory: &Arc<MemoryInner>,
     slice: &mut [T],
@@ -49,9 +53,14 @@ pub(super) fn scoped<T: Element, R>(
             let Some(block) = self.0.take() else {
                 return Ok(());
             };
-            let outcome = block.wait();
-            block.close();
-            outcome
+            let settled = block.settle();
+            if let Err(error) = &settled
+                && !error.device_is_lost()
+            {
+                give_up(error);
+            }
+            let closed = block.close();
+            settled.and(closed)
         }
     }
     impl Drop for End {
@@ -65,6 +74,16 @@ pub(super) fn scoped<T: Element, R>(
     let value = scope(RegisteredBuffer::new(block, slice.len()));
     end.end()?;
     Ok(value)
+}
+
+/// Ends the process where the device may be using a slice whose borrow is about to end, and the
+/// driver refuses every wait: to go on would be to let the program race with the device.
+fn give_up(error: &Error) -> ! {
+    eprintln!(
+        "pinfold: the driver refuses to wait for work on borrowed memory ({error}); ending the \
+         process, since the memory cannot be given back"
+    );
+    std::process::abort()
 }
 
 fn placement(bytes: u64, site: &'static Location<'static>) -> Placement {

@@ -65,11 +65,14 @@ impl Retired {
         outcome
     }
 
-    /// Waits for the device and releases everything. Where waiting fails the device's context is
-    /// lost, and with it every access.
+    /// Waits for the device and releases everything; a lost device touches nothing any more.
+    /// What cannot be waited for is leaked.
     pub(crate) fn wait_for_all(&self, source: &dyn BlockSource, counters: &Counters) {
-        for (block, mut uses) in std::mem::take(&mut *self.waiting.lock()) {
-            let _ = uses.wait();
+        for (block, uses) in std::mem::take(&mut *self.waiting.lock()) {
+            if uses.settle().is_err_and(|error| !error.device_is_lost()) {
+                std::mem::forget(block);
+                continue;
+            }
             self.bytes.fetch_sub(block.held_bytes, Ordering::Relaxed);
             release(block, source, counters);
         }

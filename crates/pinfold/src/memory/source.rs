@@ -58,7 +58,7 @@ pub(crate) struct RawBlock {
 pub(crate) type Keep = Box<dyn std::any::Any + Send + Sync>;
 
 /// How a block was made, and so how it is unmade.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Origin {
     /// Nothing was taken: zero bytes.
     Empty,
@@ -80,16 +80,6 @@ impl RawBlock {
         match &self.origin {
             Origin::Pieces(starts) => starts.len(),
             _ => 1,
-        }
-    }
-
-    /// The same memory, without what keeps it alive.
-    pub(crate) fn without_keep(&self) -> Self {
-        RawBlock {
-            origin: self.origin.clone(),
-            device: self.device.clone(),
-            keep: None,
-            ..*self
         }
     }
 

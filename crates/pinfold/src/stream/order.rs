@@ -302,6 +302,27 @@ impl UseLog {
         Ok(())
     }
 
+    /// Waits for every use by whatever means there are, for a caller who is about to let the
+    /// memory go.
+    ///
+    /// # Errors
+    /// As [`Device::settle`]; a refused wait goes before a lost device.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let mut outcome = Ok(());
+        for u in self.all() {
+            let settled = match u.order.wait_for(u.place) {
+                Err(error) if !error.device_is_lost() => u.order.device.settle(),
+                waited => waited,
+            };
+            match settled {
+                Err(error) if !error.device_is_lost() => return Err(error),
+                Err(lost) => outcome = Err(lost),
+                Ok(()) => {}
+            }
+        }
+        outcome
+    }
+
     /// True once all uses are done. Never waits.
     pub(crate) fn is_done(&self) -> Result<bool> {
         for u in self.all() {

@@ -1,0 +1,6 @@
+//! Decorated simulators, seen from outside.
+
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod forwarding;

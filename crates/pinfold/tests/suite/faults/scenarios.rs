@@ -1,0 +1,254 @@
+//! What programs do with the library, in steps that can be tried again.
+
+use pinfold::buffer::HandOver;
+use pinfold::kernels::dot::Dot;
+use pinfold::{Device, Error, EventKind, Memory, MemoryKind, Platform, Refused, Result, Stream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LEN: usize = 3000;
+
+/// What a scenario runs on, and how often it tries a step before it gives up.
+pub(super) struct Run<'a> {
+    pub(super) platform: &'a Platform,
+    pub(super) attempts: u32,
+}
+
+impl Run<'_> {
+    /// Tries a step.
+    fn step<T>(&self, mut step: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut outcome = step();
+        for _ in 1..self.attempts {
+            if outcome.is_err() {
+                outcome = step();
+            }
+        }
+        outcome
+    }
+
+    /// Tries a step that takes something over, with what the last try gave back.
+    fn give<B, T>(&self, given: B, mut step: impl FnMut(B) -> Result<T, Refused<B>>) -> Result<T> {
+        let mut outcome = step(given);
+        for _ in 1..self.attempts {
+            outcome = outcome.or_else(|refused| step(refused.buffer));
+        }
+        Ok(outcome?)
+    }
+
+    fn device(&self, index: u32) -> Result<Device> {
+        self.step(|| self.platform.device(index))
+    }
+
+    /// A device with a stream and memory.
+    fn one(&self) -> Result<(Device, Stream, Memory)> {
+        let device = self.device(0)?;
+        let stream = self.step(|| device.stream())?;
+        let memory = Memory::new(&device);
+        Ok((device, stream, memory))
+    }
+}
+
+fn numbers(salt: u32) -> impl Fn(usize) -> u32 {
+    move |i| (i as u32).wrapping_mul(2_654_435_761) ^ salt
+}
+
+fn float(i: usize) -> f32 {
+    (i % 100) as f32 - 49.5
+}
+
+/// The dot product of `float` with itself. Whole quarters below 2^50, so exact in any order.
+fn dot_with_itself() -> f64 {
+    (0..LEN).map(|i| f64::from(float(i)).powi(2)).sum()
+}
+
+pub(super) fn dot_on_the_device(run: &Run<'_>) -> Result<()> {
+    let (_, stream, memory) = run.one()?;
+    let mut dot = run.step(|| Dot::load(&memory, &stream))?;
+    let mut vectors = Vec::new();
+    let mut flights = Vec::new();
+    for _ in 0..2 {
+        let mut up = run.step(|| memory.upload::<f32>(LEN))?;
+        up.write_each(float);
+        let mut vector = run.step(|| memory.device(LEN))?;
+        flights.push(run.give(up.hand_over(), |up| stream.upload(up, &mut vector))?);
+        vectors.push(vector);
+    }
+    let mut cell = run.step(|| memory.device(1))?;
+    run.step(|| dot.run(&stream, &vectors[0], &vectors[1], &mut cell))?;
+    let down = run.step(|| memory.download(1))?;
+    let down = run.give(down.hand_over(), |down| stream.download(&cell, down))?;
+    let down = run.give(down, |down| down.wait())?;
+    assert_eq!(f64::from_bits(down[0][0]), dot_with_itself());
+    for flight in flights {
+        drop(run.give(flight, |flight| flight.wait())?);
+    }
+    Ok(())
+}
+
+pub(super) fn dot_in_place(run: &Run<'_>) -> Result<()> {
+    let (_, stream, memory) = run.one()?;
+    let mut dot = run.step(|| Dot::load(&memory, &stream))?;
+    let cell = run.step(|| memory.scalar_cell())?;
+    let lend = || -> Result<_> {
+        let mut buffer = memory.upload_in_place::<f32>(LEN)?;
+        buffer.write_each(float);
+        Ok(buffer.lend())
+    };
+    let (a, b) = (run.step(lend)?, run.step(lend)?);
+    for _ in 0..2 {
+        let [sum, _] = run.step(|| {
+            let expected = dot.run(&stream, &a, &b, &cell)?;
+            cell.wait(expected, LIMIT)
+        })?;
+        assert_eq!(sum, dot_with_itself());
+    }
+    run.give(a, |a| a.wait())?;
+    Ok(())
+}
+
+pub(super) fn exchange(run: &Run<'_>) -> Result<()> {
+    let (device, stream, memory) = run.one()?;
+    let other = run.step(|| device.stream())?;
+    let mut buffer = run.step(|| memory.exchange::<u32>(LEN))?;
+    let mut on_device = run.step(|| memory.device(LEN))?;
+    for round in 0..3 {
+        let value = numbers(round);
+        buffer
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, v)| *v = value(i));
+        let flight = run.give(buffer.hand_over(), |b| stream.upload(b, &mut on_device))?;
+        buffer = run.give(flight, |flight| flight.wait())?;
+        buffer.fill(0);
+        let flight = run.give(buffer.hand_over(), |b| other.download(&on_device, b))?;
+        // The next operation needs a mark behind the copy.
+        run.step(|| other.fill(&mut on_device, 0xee))?;
+        buffer = run.give(flight, |flight| flight.wait())?;
+        assert!(buffer.iter().enumerate().all(|(i, v)| *v == value(i)));
+    }
+    Ok(())
+}
+
+pub(super) fn registered(run: &Run<'_>) -> Result<()> {
+    let (_, stream, memory) = run.one()?;
+    let data: Vec<u32> = (0..LEN).map(numbers(5)).collect();
+    let mut on_device = run.step(|| memory.device(LEN))?;
+    let buffer = run.give(data, |data| memory.register(data))?;
+    let flight = run.give(buffer.lend(), |b| stream.upload(b, &mut on_device))?;
+    let mut buffer = run.give(flight, |flight| flight.wait())?;
+    buffer.as_mut_slice().fill(0);
+    let flight = run.give(buffer.lend(), |b| stream.download(&on_device, b))?;
+    let buffer = run.give(flight, |flight| flight.wait())?;
+    let data = buffer.into_inner()?.unwrap_or_default();
+    assert!(data.into_iter().eq((0..LEN).map(numbers(5))));
+
+    // And for a scope, from which the handle is leaked.
+    let mut slice = vec![0u32; LEN];
+    run.step(|| {
+        memory.with_registered(&mut slice[..], |buffer| {
+            stream
+                .download(&on_device, buffer)
+                .map(std::mem::forget)
+                .map_err(Error::from)
+        })??;
+        Ok(())
+    })?;
+    assert!(slice.into_iter().eq((0..LEN).map(numbers(5))));
+    Ok(())
+}
+
+pub(super) fn two_devices(run: &Run<'_>) -> Result<()> {
+    let (a, b) = (run.device(0)?, run.device(1)?);
+    let memory = Memory::for_devices(&[a.clone(), b.clone()]).unwrap();
+    let (on_a, on_b) = (run.step(|| a.stream())?, run.step(|| b.stream())?);
+    let mut from = run.step(|| memory.device_on::<u32>(&a, LEN))?;
+    let mut to = run.step(|| memory.device_on::<u32>(&b, LEN))?;
+    let event = run.step(|| a.event(EventKind::Timing))?;
+    let end = run.step(|| a.event(EventKind::Timing))?;
+    run.step(|| on_a.record(&event))?;
+    run.step(|| on_a.fill(&mut from, 0x5a))?;
+    let host = run.step(|| memory.exchange(LEN))?;
+    let host = run.give(host.hand_over(), |host| on_a.download(&from, host))?;
+    // By an event of the program's own, and by the buffer.
+    run.step(|| on_a.record(&end))?;
+    run.step(|| on_b.wait(&end))?;
+    let host = run.give(host, |host| on_b.upload(host, &mut to))?;
+    let down = run.step(|| memory.download(LEN))?;
+    let down = run.give(down.hand_over(), |down| on_b.download(&to, down))?;
+    let down = run.give(down, |down| down.wait())?;
+    assert!(down.iter().all(|v| *v == 0x5a5a_5a5a));
+    run.step(|| end.synchronize())?;
+    assert!(run.step(|| end.is_done())?);
+    assert!(run.step(|| end.elapsed_ns_since(&event))?.is_some());
+    drop(host);
+    Ok(())
+}
+
+pub(super) fn dropped_in_flight(run: &Run<'_>) -> Result<()> {
+    let (device, stream, memory) = run.one()?;
+    let mut kept = Vec::new();
+    for round in 0..4 {
+        let mut up = run.step(|| memory.upload(LEN))?;
+        up.write_each(numbers(round));
+        let mut on_device = run.step(|| memory.device(LEN))?;
+        drop(run.give(up.hand_over(), |up| stream.upload(up, &mut on_device))?);
+        if round % 2 == 0 {
+            kept.push((on_device, round));
+        }
+    }
+    run.step(|| memory.collect())?;
+    for (on_device, round) in kept {
+        let down = run.step(|| memory.download(LEN))?;
+        let down = run.give(down.hand_over(), |down| stream.download(&on_device, down))?;
+        let down = run.give(down, |down| down.wait())?;
+        assert!(
+            down.iter()
+                .enumerate()
+                .all(|(i, v)| *v == numbers(round)(i))
+        );
+        // One more that nobody waits for.
+        drop(run.give(down.hand_over(), |down| stream.download(&on_device, down))?);
+    }
+    let called = Arc::new(AtomicU32::new(0));
+    run.step(|| {
+        let called = called.clone();
+        stream.call_host(move || {
+            called.fetch_add(1, Ordering::Relaxed);
+        })
+    })?;
+    run.step(|| stream.synchronize())?;
+    assert_eq!(called.load(Ordering::Relaxed), 1);
+    run.step(|| device.synchronize())?;
+    run.step(|| device.memory_bytes())?;
+    Ok(())
+}
+
+/// Work without a buffer, which nobody waits for.
+pub(super) fn called_and_dropped(run: &Run<'_>) -> Result<()> {
+    let (_, stream, _) = run.one()?;
+    run.step(|| stream.call_host(|| ()))
+}
+
+/// A request that the driver serves only further down the ladder.
+pub(super) fn ladder(run: &Run<'_>) -> Result<()> {
+    const BYTES: usize = 8 << 20;
+    let (_, stream, memory) = run.one()?;
+    let combined = memory.of_kind(MemoryKind::WriteCombined);
+    let mut up = run.step(|| combined.upload::<u8>(BYTES))?;
+    assert!(!up.placement().ladder().is_empty());
+    up.write(BYTES - 3, &[1, 2, 3]).unwrap();
+    let mut on_device = run.step(|| memory.device(3))?;
+    let part = BYTES - 3..BYTES;
+    drop(run.give(up.hand_over(), |up| {
+        stream.upload_part(up, part.clone(), &mut on_device, 0)
+    })?);
+    let down = run.step(|| memory.download(3))?;
+    let down = run.give(down.hand_over(), |down| stream.download(&on_device, down))?;
+    let down = run.give(down, |down| down.wait())?;
+    assert_eq!(down.as_slice(), [1, 2, 3]);
+    // Memory that kernels use in place is never pageable: page-locked whole, or piece by piece.
+    drop(run.step(|| memory.zero_copy::<u8>(BYTES))?);
+    Ok(())
+}
