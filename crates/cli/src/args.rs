@@ -1,5 +1,6 @@
 //! The command line: one definition for parser, help and limits.
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pinfold::DeviceChoice;
 use pinfold_apps::dot::{ELEMENTS_DEFAULT, ELEMENTS_MAX, ELEMENTS_MIN};
@@ -9,43 +10,47 @@ use std::path::PathBuf;
 /// Names the device where `--device` does not.
 pub const DEVICE_VARIABLE: &str = "PINFOLD_DEVICE";
 
+/// The tolerance of [`SolveOptions::default`], as people write it.
+const TOLERANCE_DEFAULT: &str = "1e-8";
+
+const ABOUT: &str = "\
+Host memory for GPU programs, chosen by what it is for.
+
+Measures what page-locked, write-combined and mapped memory do on this machine,
+runs real jobs under each, and says which one to use, and why.";
+
 const EXAMPLES: &str = "\
 Examples:
-  pinfold probe                     what this machine is, and what limits page-locked memory
-  pinfold run dot                   a dot product under every kind of host memory
-  pinfold run solve MATRIX.mtx      a sparse linear system under every way to place it
+  pinfold probe                 what this machine is
+  pinfold run dot               a dot product under every kind of host memory
+  pinfold run solve MATRIX.mtx  a sparse linear system, placed in every way
 
-No GPU? Everything runs on a simulated device: results are real, times are simulated, and
-every report says so.";
-
-const DEVICES: &str = "\
-Devices (--device, or the variable PINFOLD_DEVICE):
+Devices (--device, else the variable PINFOLD_DEVICE, else auto):
   auto         the first GPU, or the simulated default where there is none
   cuda:N       GPU number N
   sim          the simulated default, a machine with an H200
-  sim:PROFILE  another simulated machine; `pinfold probe` lists them";
+  sim:PROFILE  another simulated machine; `pinfold probe` lists them
+
+No GPU? Everything runs on a simulated device: results are checked for real,
+times are simulated, and every report says so.";
 
 const DOT_EXAMPLES: &str = "\
 Examples:
-  pinfold run dot --elements 8k          vectors of 8192 elements
-  pinfold run dot --elements 2^24 --json
+  pinfold run dot --elements 8k           8192 elements: k, M, G count in 1024s
+  pinfold run dot --elements 2^20 --json  for programs
   pinfold run dot --sweep --html dot.html";
 
 const SOLVE_EXAMPLES: &str = "\
-Examples:
-  pinfold run solve crates/apps/data/plate.mtx          a matrix that comes with the sources
-  pinfold run solve plate.mtx --device sim:gh200 --html plate.html
+Examples, from the folder of the sources:
+  pinfold run solve crates/apps/data/plate.mtx
+  pinfold run solve crates/apps/data/plate.mtx --device sim:gh200 --html a.html
 
 The matrix has to be square, symmetric and positive definite.";
 
-/// Host memory for GPU programs, chosen by what it is for.
-///
-/// Measures what page-locked, write-combined and mapped memory do on this machine, runs real jobs
-/// under each, and says which one to use, and why.
+/// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
-    name = "pinfold", version, max_term_width = 100, after_help = EXAMPLES,
-    after_long_help = format!("{EXAMPLES}\n\n{DEVICES}"),
+    name = "pinfold", version, about = ABOUT, after_help = EXAMPLES,
     arg_required_else_help = true, subcommand_required = true
 )]
 pub struct Cli {
@@ -60,22 +65,23 @@ pub struct Cli {
 /// Options that every command takes, before or after its name.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// auto, cuda:N, sim or sim:PROFILE [default: $PINFOLD_DEVICE, else auto]
+    /// auto, cuda:N, sim or sim:PROFILE [default: auto]
     #[arg(long, global = true, value_name = "DEVICE")]
     pub device: Option<DeviceChoice>,
     /// Print the report as JSON
     #[arg(long, global = true)]
     pub json: bool,
-    /// Also write the report to one self-contained HTML file
+    /// Also write the report to one HTML file, with charts
     #[arg(long, global = true, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// When to colour
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
+    /// Colours: auto, always or never
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto,
+          hide_possible_values = true)]
     pub color: Color,
 }
 
 /// When to colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set.
     Auto,
@@ -85,12 +91,27 @@ pub enum Color {
     Never,
 }
 
+// Without help for each value: that would make a second, longer form of every help.
+impl ValueEnum for Color {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Color::Auto, Color::Always, Color::Never]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(match self {
+            Color::Auto => "auto",
+            Color::Always => "always",
+            Color::Never => "never",
+        }))
+    }
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show what this machine is, what limits page-locked memory, and what it means
+    /// Show what this machine is and what limits page-locked memory
     Probe,
-    /// Run a real job under every strategy, check the results, and say which one wins
+    /// Run a job under every strategy, check the results, name the winner
     #[command(
         arg_required_else_help = true,
         subcommand_value_name = "JOB",
@@ -118,10 +139,10 @@ pub enum Job {
 /// What `run dot` takes.
 #[derive(Debug, Args)]
 pub struct DotArgs {
-    /// Length of the vectors: 1000000, 1_000_000, 8k, 1M (k, M, G count in 1024s), 2^20
-    #[arg(long, value_name = "N", default_value_t = ELEMENTS_DEFAULT, value_parser = elements)]
+    /// Vector length: 1000000, 8k, 2^20
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = ELEMENTS_DEFAULT, value_parser = elements)]
     pub elements: u64,
-    /// Run every power of two from 2^13 to 2^27 instead
+    /// Run every power of two from 2^13 to 2^27
     #[arg(long, conflicts_with = "elements")]
     pub sweep: bool,
 }
@@ -132,13 +153,12 @@ pub struct SolveArgs {
     /// The matrix, in Matrix Market format
     #[arg(value_name = "FILE.mtx")]
     pub file: PathBuf,
-    /// Stop once the residual is at most this part of the right-hand side
-    #[arg(long, value_name = "T", default_value_t = SolveOptions::default().tolerance,
-          value_parser = tolerance)]
+    /// Stop at this relative residual
+    #[arg(long, value_name = "T", allow_negative_numbers = true, default_value = TOLERANCE_DEFAULT, value_parser = tolerance)]
     pub tolerance: f64,
     /// Fail after this many iterations
-    #[arg(long, value_name = "N", default_value_t = SolveOptions::default().iterations_max,
-          value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = SolveOptions::default().iterations_max,
+          value_parser = iterations)]
     pub max_iterations: u64,
 }
 
@@ -183,6 +203,13 @@ fn digits(text: &str) -> Option<u64> {
         return None;
     }
     text.replace('_', "").parse().ok()
+}
+
+fn iterations(text: &str) -> Result<u64, String> {
+    match count(text) {
+        Some(count) if count > 0 => Ok(count),
+        _ => Err("give a whole number from 1 up, such as 20000".to_owned()),
+    }
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {
@@ -254,6 +281,16 @@ mod tests {
         for text in ["0", "1", "-1e-3", "nan", "inf", "x"] {
             assert!(tolerance(text).is_err(), "{text}");
         }
-        assert_eq!(tolerance("1e-8"), Ok(1e-8));
+        for text in ["0", "-1", "x", ""] {
+            assert!(iterations(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_job() {
+        assert_eq!(
+            tolerance(TOLERANCE_DEFAULT),
+            Ok(SolveOptions::default().tolerance)
+        );
     }
 }

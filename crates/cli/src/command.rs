@@ -1,6 +1,6 @@
 //! From the command line to an exit code.
 
-use crate::args::{Cli, Command, Common, DEVICE_VARIABLE, Job};
+use crate::args::{Cli, Color, Command, Common, DEVICE_VARIABLE, Job};
 use crate::output::{self, HtmlFile};
 use crate::print::{Page, Printable};
 use crate::progress::Bars;
@@ -9,6 +9,7 @@ use pinfold::probe::ProbeReport;
 use pinfold::{Device, DeviceChoice};
 use pinfold_apps::{JobError, dot, solve};
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// Why the command fails. The text says what to do.
@@ -46,11 +47,7 @@ impl From<JobError> for Failure {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        // Help and version come here too. Nobody may be left to read them: that is no failure.
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(error) => return answer(&error),
     };
     match execute(&cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -59,6 +56,17 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             output::error(text, cli.common.color);
             failure.exit_code()
         }
+    }
+}
+
+/// Prints what the parser has to say: help and version to standard output, errors to the other.
+fn answer(said: &clap::Error) -> ExitCode {
+    match said.print() {
+        Err(error) if !said.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            output::error(&output::unwritable(&error), Color::Auto);
+            ExitCode::from(1)
+        }
+        _ => ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2)),
     }
 }
 

@@ -13,11 +13,22 @@ pub(crate) fn stdout(text: &str) -> Result<(), String> {
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
     {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!(
-            "standard output cannot be written ({error}); check where it is redirected to"
-        )),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(unwritable(&error)),
         _ => Ok(()),
     }
+}
+
+/// What is wrong with standard output.
+pub(crate) fn unwritable(error: &io::Error) -> String {
+    let why = plain(error);
+    format!("standard output cannot be written ({why}); check where it is redirected to")
+}
+
+/// What the system says, without its number.
+fn plain(error: &io::Error) -> String {
+    let mut text = error.to_string();
+    text.truncate(text.find(" (os error ").unwrap_or(text.len()));
+    text
 }
 
 /// Says what went wrong, on one line of standard error.
@@ -114,9 +125,10 @@ fn create(path: &Path) -> io::Result<File> {
 fn say(path: &Path) -> impl FnOnce(io::Error) -> String {
     move |error| {
         format!(
-            "{}: the HTML report cannot be written ({error}); give --html a file in a folder that \
+            "{}: the HTML report cannot be written ({}); give --html a file in a folder that \
              exists and may be written",
-            path.display()
+            path.display(),
+            plain(&error)
         )
     }
 }

@@ -63,6 +63,9 @@ pub(super) fn device(info: &DeviceInfo) -> Vec<Row> {
 
 fn link(link: Option<PcieLink>) -> String {
     match link.filter(|l| l.generation_now > 0 && l.width_now > 0) {
+        Some(l) if (l.generation_now, l.width_now) == (l.generation_max, l.width_max) => {
+            format!("PCIe {}.0 x{}", l.generation_now, l.width_now)
+        }
         Some(l) => format!(
             "PCIe {}.0 x{} now, {}.0 x{} at most",
             l.generation_now, l.width_now, l.generation_max, l.width_max
@@ -74,20 +77,20 @@ fn link(link: Option<PcieLink>) -> String {
 /// What the host is.
 pub(super) fn host(machine: &Machine) -> Vec<Row> {
     let memory = &machine.memory;
+    let held = |total: Option<u64>, rest: Option<u64>, what: &str| {
+        let rest = rest.map(|bytes| format!("{} {what}", Bytes(bytes)));
+        joined([total.map(|bytes| Bytes(bytes).to_string()), rest], ", ")
+    };
     vec![
         (
             "memory",
-            format!(
-                "{}, {} available",
-                bytes(memory.total_bytes),
-                bytes(memory.available_bytes)
-            ),
+            held(memory.total_bytes, memory.available_bytes, "available"),
         ),
         (
             "swap",
             match memory.swap_total_bytes {
                 Some(0) => "none".to_owned(),
-                total => format!("{}, {} free", bytes(total), bytes(memory.swap_free_bytes)),
+                total => held(total, memory.swap_free_bytes, "free"),
             },
         ),
         ("pages", bytes(machine.page_bytes)),
@@ -147,13 +150,17 @@ fn numa(machine: &Machine) -> String {
 
 fn processors(machine: &Machine) -> String {
     let cpu = &machine.cpu;
-    let (usable, all) = (known(cpu.usable_cores()), known(cpu.logical_cores));
-    format!("{usable} of {all} usable, {}", known(cpu.model.as_ref()))
+    let count = match (cpu.usable_cores(), cpu.logical_cores) {
+        (Some(usable), Some(all)) => Some(format!("{usable} of {all} usable")),
+        (None, Some(all)) => Some(all.to_string()),
+        (Some(usable), None) => Some(format!("{usable} usable")),
+        (None, None) => None,
+    };
+    joined([count, cpu.model.clone()], ", ")
 }
 
 fn system(machine: &Machine) -> String {
-    let (os, kernel) = (known(machine.os.as_ref()), known(machine.kernel.as_ref()));
-    let mut text = format!("{os} {kernel}");
+    let mut text = joined([machine.os.clone(), machine.kernel.clone()], " ");
     let virtualisation = &machine.virtualisation;
     if let Some(version) = virtualisation.wsl {
         text += &format!(", WSL {version}");
@@ -203,7 +210,9 @@ pub(super) fn limits(report: &ProbeReport) -> Vec<Row> {
         ),
         (
             "mappings",
-            format!("{} at most", known(machine.max_map_count)),
+            machine
+                .max_map_count
+                .map_or(UNKNOWN.to_owned(), |count| format!("{count} at most")),
         ),
         ("overcommit", overcommit.to_owned()),
     ]
@@ -226,6 +235,15 @@ fn control_group(machine: &Machine) -> String {
         None => String::new(),
     };
     format!("{limit}{high}{held} (version {})", group.version)
+}
+
+/// The parts that are known.
+fn joined(parts: [Option<String>; 2], between: &str) -> String {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match parts.is_empty() {
+        true => UNKNOWN.to_owned(),
+        false => parts.join(between),
+    }
 }
 
 fn bytes(value: Option<u64>) -> String {

@@ -1,8 +1,10 @@
-//! Reports as one self-contained HTML file each: no network, no scripts, light and dark.
+//! Reports as one self-contained HTML file each: no network, no scripts, light and dark, to print.
 
 mod bars;
+mod drawing;
 mod job;
 mod lines;
+mod marks;
 mod probe;
 mod sweep;
 
@@ -16,9 +18,13 @@ pub use sweep::sweep;
 /// The look of every page.
 const STYLE: &str = include_str!("html/style.css");
 
-/// A whole page. `simulated` goes into the title, too.
-fn page(title: &str, simulated: bool, body: Markup) -> String {
-    let word = if simulated { " (simulated)" } else { "" };
+/// A whole page. `simulated` says what is, on a page where something is.
+fn page(title: &str, simulated: Option<&str>, body: Markup) -> String {
+    let word = if simulated.is_some() {
+        " (simulated)"
+    } else {
+        ""
+    };
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -30,15 +36,13 @@ fn page(title: &str, simulated: bool, body: Markup) -> String {
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                h1 { (title) }
-                @if simulated {
-                    p.simulated {
-                        strong { "Simulated." }
-                        " The device is a simulation: results are checked for real, times are \
-                         simulated."
+                main {
+                    h1 { (title) }
+                    @if let Some(what) = simulated {
+                        p.simulated { strong.badge { "simulated" } " " (what) }
                     }
+                    (body)
                 }
-                (body)
                 footer { "Made by pinfold " (env!("CARGO_PKG_VERSION")) "." }
             }
         }
@@ -51,7 +55,9 @@ fn title_of(job: &str, device: &DeviceLabel) -> String {
     format!("{job} on {}", device.name)
 }
 
-/// A coordinate in a drawing: a tenth of a pixel is enough.
-fn px(value: f64) -> String {
-    format!("{value:.1}")
+/// What is simulated where a job ran.
+fn simulated_times(device: &DeviceLabel) -> Option<&'static str> {
+    device
+        .simulated
+        .then_some("No real device ran: results are checked for real, times are simulated.")
 }

@@ -77,12 +77,15 @@ impl Page {
         color: false,
     };
 
-    /// What standard output is: as wide as its terminal, within limits.
+    /// What standard output is: as wide as the variable COLUMNS says, else as its terminal is,
+    /// within limits.
     pub fn of_stdout(color: Color) -> Self {
+        let asked = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
         // Knows no width where standard output is no terminal.
-        let terminal = comfy_table::Table::new().width().unwrap_or(WIDTH_MAX);
+        let terminal = || comfy_table::Table::new().width();
+        let width = asked.or_else(terminal).unwrap_or(WIDTH_MAX);
         Page {
-            width: terminal.clamp(WIDTH_MIN, WIDTH_MAX),
+            width: width.clamp(WIDTH_MIN, WIDTH_MAX),
             color: wants_color(color, io::stdout().is_terminal()),
         }
     }
@@ -144,24 +147,33 @@ fn chosen_excess(report: &JobReport) -> Option<f64> {
     Some(chosen.seconds / best_seconds(report) - 1.0)
 }
 
+/// True where a strategy's time is shown as the shortest: others may tie with it.
+fn is_best(report: &JobReport, strategy: &StrategyResult) -> bool {
+    units::time(strategy.seconds) == units::time(best_seconds(report))
+}
+
 /// How the times of a report came about.
 fn how_measured(report: &JobReport) -> String {
     let repeats = report.strategies.iter().map(|s| s.repeats);
     match (repeats.clone().min(), repeats.max()) {
-        (Some(1), Some(1)) => "Times are of one run.".to_owned(),
+        (Some(1), Some(1)) if report.device.simulated => {
+            "one run each; simulated time does not vary".to_owned()
+        }
+        (Some(1), Some(1)) => "one run each".to_owned(),
         (Some(least), Some(most)) => {
             let runs = match least == most {
                 true => most.to_string(),
                 false => format!("{least} to {most}"),
             };
-            format!(
-                "Times are medians of {runs} runs; ± is half of the way from the fastest to the \
-                 slowest."
-            )
+            format!("medians of {runs} runs; ± is half of the way from fastest to slowest")
         }
-        _ => String::new(),
+        _ => "none".to_owned(),
     }
 }
+
+/// What the columns of bytes and errors show.
+const BYTES_MEAN: &str = "up to the device and down from it in one run, copied or used in place";
+const ERROR_MEANS: &str = "relative, of each result as checked on the CPU";
 
 /// The heading of times, and what the device's times are.
 fn time_heading(device: &DeviceLabel) -> &'static str {

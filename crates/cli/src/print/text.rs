@@ -7,7 +7,7 @@ mod sweep;
 use super::{Page, one_line};
 use comfy_table::presets::NOTHING;
 use comfy_table::{
-    Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table,
+    Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, Width,
 };
 
 pub use job::job;
@@ -16,6 +16,12 @@ pub use sweep::sweep;
 
 /// Marks the row that pinfold chose.
 const MARK: &str = "▶";
+
+/// Before the second line of a cell: hard spaces, which tables keep.
+const INDENT: &str = "\u{a0}\u{a0}";
+
+/// On narrower pages tables leave out what is least needed.
+const WIDTH_WITH_ALL: u16 = 98;
 
 /// How a piece of text stands out, in the numbers of ANSI terminals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +98,9 @@ impl<'a> Sheet<'a> {
     }
 
     /// A paragraph, wrapped.
-    fn paragraph(&mut self, text: &str) {
+    fn paragraph(&mut self, text: &str, style: Option<Style>) {
         for line in wrap(&one_line(text), usize::from(self.page.width)) {
+            let line = style.map_or(line.clone(), |style| style.paint(&line, self.page));
             self.text.push_str(&line);
             self.blank();
         }
@@ -102,7 +109,7 @@ impl<'a> Sheet<'a> {
     /// A table. Cells may have several lines, by newlines.
     fn table(&mut self, columns: &[Column], rows: &[Vec<String>], chosen: Option<usize>) {
         let mut table = Table::new();
-        let rule = LineStyle::none().fill('─').junction('─');
+        let rule = LineStyle::none().fill('─');
         table
             .load_style(NOTHING.header_separator(rule))
             .set_content_arrangement(ContentArrangement::Dynamic)
@@ -127,14 +134,26 @@ impl<'a> Sheet<'a> {
         for (number, row) in rows.iter().enumerate() {
             table.add_row(row.iter().map(|text| cell(text, chosen == Some(number))));
         }
-        for (number, (shape, column)) in columns.iter().zip(table.column_iter_mut()).enumerate() {
-            let gap = match (shape.kind, number + 1 == columns.len()) {
-                (_, true) => 0,
-                (Kind::Mark | Kind::Tight, _) => 1,
-                _ => 2,
-            };
-            column.set_padding((0, gap));
-            if matches!(shape.kind, Kind::Number | Kind::Tight) {
+        let widths = table.column_max_content_widths();
+        let gap = |number: usize| match columns[number].kind {
+            _ if number + 1 == columns.len() => 0,
+            Kind::Mark | Kind::Tight => 1,
+            Kind::Words | Kind::Number => 2,
+        };
+        let rest: u16 = (0..columns.len())
+            .map(|number| match columns[number].kind {
+                Kind::Words => 0,
+                _ => widths[number] + gap(number),
+            })
+            .sum();
+        for (number, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((0, gap(number)));
+            if columns[number].kind == Kind::Words {
+                // All that is left: the table by itself would wrap words while there is room.
+                let width =
+                    (widths[number] + gap(number)).min(self.page.width.saturating_sub(rest));
+                column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
+            } else {
                 column.set_constraint(ColumnConstraint::ContentWidth);
                 column.set_cell_alignment(CellAlignment::Right);
             }
@@ -152,7 +171,7 @@ impl<'a> Sheet<'a> {
 enum Kind {
     /// A mark beside the row.
     Mark,
-    /// Words, which may be broken into lines.
+    /// Words, which may be broken into lines. One column of a table.
     Words,
     /// Numbers, to the right and never broken.
     Number,

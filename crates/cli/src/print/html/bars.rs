@@ -2,19 +2,20 @@
 
 use super::super::units::{time, time_unit};
 use super::super::{is_chosen, row_name, time_heading};
-use super::px;
+use super::drawing::{self, WIDTH, px, short};
 use maud::{Markup, html};
 use pinfold_apps::report::{JobReport, StrategyResult};
 
-const WIDTH: f64 = 960.0;
 /// Room for names on the left.
 const NAMES: f64 = 250.0;
 /// Room for times on the right.
 const TIMES: f64 = 90.0;
 const ROW: f64 = 32.0;
 const BAR: f64 = 20.0;
+/// Half the height of the ends of a range.
+const CAP: f64 = 5.0;
 /// Room for the axis below.
-const AXIS: f64 = 48.0;
+const AXIS: f64 = 50.0;
 
 /// A bar for each strategy, from zero, with the range of its runs.
 pub(super) fn chart(report: &JobReport) -> Markup {
@@ -28,16 +29,26 @@ pub(super) fn chart(report: &JobReport) -> Markup {
     }
     let scale = (WIDTH - NAMES - TIMES) / longest;
     let bottom = ROW * report.strategies.len() as f64;
-    let view = format!("0 0 {WIDTH} {}", bottom + AXIS);
-    let what = format!("{} of each strategy", time_heading(&report.device));
-    html! {
-        svg viewBox=(view) role="img" aria-label=(what) {
-            (axis(longest, scale, bottom, time_heading(&report.device)))
-            @for (number, strategy) in report.strategies.iter().enumerate() {
-                (bar(report, strategy, ROW * number as f64, scale))
-            }
+    let heading = time_heading(&report.device);
+    let told: Vec<String> = report
+        .strategies
+        .iter()
+        .map(|s| format!("{}: {}", row_name(report, s), time(s.seconds)))
+        .collect();
+    let drawing = html! {
+        (axis(longest, scale, bottom, heading))
+        @for (number, strategy) in report.strategies.iter().enumerate() {
+            (bar(report, strategy, ROW * number as f64, scale))
         }
-    }
+        line.axis x1=(px(NAMES)) y1="0" x2=(px(NAMES)) y2=(px(bottom)) {}
+    };
+    drawing::chart(
+        "bars",
+        bottom + AXIS,
+        &format!("{heading} of each strategy"),
+        &told.join("; "),
+        &drawing,
+    )
 }
 
 fn bar(report: &JobReport, strategy: &StrategyResult, top: f64, scale: f64) -> Markup {
@@ -48,19 +59,26 @@ fn bar(report: &JobReport, strategy: &StrategyResult, top: f64, scale: f64) -> M
     } else {
         0.0
     };
-    let end = NAMES + (strategy.seconds_max.max(seconds)) * scale;
+    let end = NAMES + strategy.seconds_max.max(seconds) * scale;
     html! {
         text.strong[chosen] x=(px(NAMES - 10.0)) y=(px(middle + 4.5)) text-anchor="end" {
             (row_name(report, strategy))
         }
         rect.bar.chosen[chosen] x=(px(NAMES)) y=(px(middle - BAR / 2.0)) width=(px(seconds * scale))
-            height=(px(BAR)) rx="2" {}
+            height=(px(BAR)) {
+            title { (row_name(report, strategy)) ": " (strategy.placement) }
+        }
         @if strategy.seconds_max > strategy.seconds_min {
-            line.range x1=(px(NAMES + strategy.seconds_min * scale)) y1=(px(middle))
-                x2=(px(end)) y2=(px(middle)) {}
+            (range(NAMES + strategy.seconds_min * scale, end, middle))
         }
         text.strong[chosen] x=(px(end + 8.0)) y=(px(middle + 4.5)) { (time(strategy.seconds)) }
     }
+}
+
+/// From the fastest run to the slowest.
+fn range(from: f64, to: f64, y: f64) -> Markup {
+    let ends = [from, to].map(|x| format!("M{x:.1},{:.1}v{:.1}", y - CAP, 2.0 * CAP));
+    html! { path.range d=(format!("M{from:.1},{y:.1}H{to:.1}{}", ends.concat())) {} }
 }
 
 fn axis(longest: f64, scale: f64, bottom: f64, label: &str) -> Markup {
@@ -74,7 +92,9 @@ fn axis(longest: f64, scale: f64, bottom: f64, label: &str) -> Markup {
             line.grid x1=(px(x)) y1="0" x2=(px(x)) y2=(px(bottom + 4.0)) {}
             text.soft x=(px(x)) y=(px(bottom + 20.0)) text-anchor="middle" { (short(value)) }
         }
-        text.soft x=(px(NAMES)) y=(px(bottom + 40.0)) { (label) ", " (unit) }
+        text x=(px((NAMES + WIDTH - TIMES) / 2.0)) y=(px(bottom + 42.0)) text-anchor="middle" {
+            (label) " in " (unit)
+        }
     }
 }
 
@@ -83,12 +103,6 @@ fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|f| f * power >= least);
     factor.unwrap_or(10.0) * power
-}
-
-/// A tick's number without digits that say nothing.
-fn short(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -101,6 +115,5 @@ mod tests {
             [0.07, 1.0, 1.4, 3.0, 6.0, 51.0].map(round_step),
             [0.1, 1.0, 2.0, 5.0, 10.0, 100.0]
         );
-        assert_eq!([0.0, 0.2 * 3.0, 50.0].map(short), ["0", "0.6", "50"]);
     }
 }

@@ -1,8 +1,10 @@
 //! One job on one input, as HTML.
 
 use super::super::units::{error, ratio, spread, time};
-use super::super::{best_seconds, how_measured, is_chosen, row_name, time_heading};
-use super::{bars, page, title_of};
+use super::super::{
+    BYTES_MEAN, ERROR_MEANS, best_seconds, how_measured, is_best, is_chosen, row_name, time_heading,
+};
+use super::{bars, page, simulated_times, title_of};
 use maud::{Markup, html};
 use pinfold::Bytes;
 use pinfold_apps::report::{JobReport, StrategyResult};
@@ -17,10 +19,14 @@ pub fn job(report: &JobReport) -> String {
             }
         }
         (bars::chart(report))
-        p.choice { strong { "Chosen: " (report.chosen) "." } " " (report.reason) }
+        p.choice { strong { "Chosen: " (report.chosen) } " — " (report.reason) }
         h2 { "Strategies" }
         .scroll { (table(report)) }
-        p.small { (how_measured(report)) }
+        dl.legend {
+            dt { "times" } dd { (how_measured(report)) }
+            dt { "bytes" } dd { (BYTES_MEAN) }
+            dt { "error" } dd { (ERROR_MEANS) }
+        }
         @if !report.placements.is_empty() {
             h2 { "Why this memory" }
             ul { @for placement in &report.placements { li { (placement) } } }
@@ -28,47 +34,64 @@ pub fn job(report: &JobReport) -> String {
     };
     page(
         &title_of(&report.job, &report.device),
-        report.device.simulated,
+        simulated_times(&report.device),
         body,
     )
 }
 
+/// The columns that only some reports have.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// The range of several runs.
+    range: bool,
+    /// Steps, with the time of each.
+    steps: bool,
+}
+
 fn table(report: &JobReport) -> Markup {
-    let steps = report.strategies.iter().any(|s| s.iterations.is_some());
+    let shape = Shape {
+        range: report.strategies.iter().any(|s| s.repeats > 1),
+        steps: report.strategies.iter().any(|s| s.iterations.is_some()),
+    };
+    let mut numbers = vec![time_heading(&report.device)];
+    numbers.extend(shape.range.then_some("±"));
+    numbers.push("to best");
+    numbers.extend(
+        shape
+            .steps
+            .then_some(["steps", "each"])
+            .into_iter()
+            .flatten(),
+    );
+    numbers.extend(["bytes up", "bytes down", "error"]);
     html! {
         table {
             thead {
                 tr {
-                    th { "strategy" }
-                    th { "memory" }
-                    th.n { (time_heading(&report.device)) }
-                    th.n { "±" }
-                    th.n { "to best" }
-                    @if steps { th.n { "steps" } th.n { "a step" } }
-                    th.n { "up" }
-                    th.n { "down" }
-                    th.n { "error" }
+                    th scope="col" { "strategy" }
+                    @for heading in numbers { th.n scope="col" { (heading) } }
                 }
             }
-            tbody { @for strategy in &report.strategies { (row(report, strategy, steps)) } }
+            tbody { @for strategy in &report.strategies { (row(report, strategy, shape)) } }
         }
     }
 }
 
-fn row(report: &JobReport, strategy: &StrategyResult, steps: bool) -> Markup {
-    let best = best_seconds(report);
+fn row(report: &JobReport, strategy: &StrategyResult, shape: Shape) -> Markup {
     html! {
         tr.chosen[is_chosen(report, strategy)] {
-            td { (row_name(report, strategy)) }
-            td { (strategy.placement) }
-            td.n { (time(strategy.seconds)) }
-            td.n {
-                @if strategy.repeats > 1 {
-                    (spread(strategy.seconds, strategy.seconds_min, strategy.seconds_max))
-                }
+            th scope="row" {
+                (row_name(report, strategy))
+                span.placement { (strategy.placement) }
             }
-            td.n.best[strategy.seconds <= best] { (ratio(strategy.seconds / best)) }
-            @if steps {
+            td.n { (time(strategy.seconds)) }
+            @if shape.range {
+                td.n { (spread(strategy.seconds, strategy.seconds_min, strategy.seconds_max)) }
+            }
+            td.n.best[is_best(report, strategy)] {
+                (ratio(strategy.seconds / best_seconds(report)))
+            }
+            @if shape.steps {
                 td.n { @if let Some(count) = strategy.iterations { (count) } }
                 td.n { @if let Some(seconds) = strategy.seconds_per_iteration { (time(seconds)) } }
             }

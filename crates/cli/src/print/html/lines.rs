@@ -1,30 +1,112 @@
-//! The times of a sweep as lines, both axes logarithmic.
+//! A sweep as lines over size, both axes logarithmic.
 
-use super::super::units::time;
-use super::super::{CHOSEN, time_heading};
-use super::px;
+use super::super::units::{ratio, time, time_unit};
+use super::super::{CHOSEN, best_seconds, time_heading};
+use super::drawing::{self, px, short};
+use super::marks;
 use maud::{Markup, html};
-use pinfold_apps::report::SweepReport;
+use pinfold_apps::report::{JobReport, StrategyResult, SweepReport};
 
-const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 480.0;
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = 710.0;
-const TOP: f64 = 30.0;
-const BOTTOM: f64 = 430.0;
+const LEFT: f64 = 96.0;
+const RIGHT: f64 = 720.0;
+const TOP: f64 = 16.0;
+const BOTTOM: f64 = 420.0;
 /// Most labels on the horizontal axis.
 const TICKS_MAX: usize = 8;
-/// Colours that the style sheet has.
-const COLORS: usize = 7;
+/// Most labels on the vertical axis.
+const LEVELS_MAX: usize = 8;
+/// Where the axis of ratios may end, and has its labels.
+const RATIOS: [f64; 9] = [1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0];
 
-/// One strategy's times by size.
+/// What the vertical axis shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quantity {
+    /// The time of a run.
+    Time,
+    /// How many times as long as the fastest strategy at that size.
+    ToBest,
+}
+
+impl Quantity {
+    fn of(self, run: &JobReport, strategy: &StrategyResult) -> f64 {
+        match self {
+            Quantity::Time => strategy.seconds,
+            Quantity::ToBest => strategy.seconds / best_seconds(run),
+        }
+    }
+
+    fn shown(self, value: f64) -> String {
+        match self {
+            Quantity::Time => time(value),
+            Quantity::ToBest => ratio(value),
+        }
+    }
+
+    /// The values between which the axis has labels, enough to hold all from `least` to `most`.
+    fn ticks(self, least: f64, most: f64) -> Vec<(f64, String)> {
+        let all: Vec<f64> = match self {
+            Quantity::Time => (-12..=6).flat_map(one_two_five).collect(),
+            Quantity::ToBest => RATIOS.to_vec(),
+        };
+        let first = all.iter().rposition(|v| *v <= least).unwrap_or(0);
+        let last = all.iter().position(|v| *v >= most);
+        let held = &all[first..=last.unwrap_or(all.len() - 1).max(first)];
+        held.iter().map(|v| (*v, self.label(*v))).collect()
+    }
+
+    fn label(self, value: f64) -> String {
+        match self {
+            Quantity::Time => {
+                let (unit_seconds, unit) = time_unit(value);
+                format!("{} {unit}", short(value / unit_seconds))
+            }
+            Quantity::ToBest => format!("{}×", short(value)),
+        }
+    }
+
+    fn id(self) -> &'static str {
+        match self {
+            Quantity::Time => "time",
+            Quantity::ToBest => "to-best",
+        }
+    }
+
+    fn name(self, report: &SweepReport) -> String {
+        let time = time_heading(&report.device);
+        match self {
+            Quantity::Time => time.to_owned(),
+            Quantity::ToBest => format!("{time}, × fastest"),
+        }
+    }
+}
+
+/// 1, 2 and 5 times a power of ten.
+fn one_two_five(exponent: i32) -> [f64; 3] {
+    [1.0, 2.0, 5.0].map(|factor| factor * 10f64.powi(exponent))
+}
+
+/// One strategy's values by size.
 struct Line {
     name: String,
-    class: String,
+    number: usize,
     points: Vec<(f64, f64)>,
 }
 
-/// Where a size or a time goes, between the ends of its axis.
+impl Line {
+    fn is_own(&self) -> bool {
+        self.name == CHOSEN
+    }
+
+    fn class(&self) -> String {
+        match self.is_own() {
+            true => "own".to_owned(),
+            false => marks::class(self.number),
+        }
+    }
+}
+
+/// Where a value goes, between the ends of its axis.
 struct Scale {
     from: f64,
     to: f64,
@@ -40,77 +122,87 @@ impl Scale {
 }
 
 /// A line for each strategy; nothing where there are not two sizes to draw one between.
-pub(super) fn chart(report: &SweepReport) -> Markup {
-    let lines = lines(report);
+pub(super) fn chart(report: &SweepReport, quantity: Quantity) -> Markup {
+    let lines = lines(report, quantity);
     let points = || lines.iter().flat_map(|line| line.points.iter().copied());
-    let (least, most) = bounds(points().map(|(size, _)| size));
-    let (fastest, slowest) = bounds(points().map(|(_, seconds)| seconds));
-    if !(least < most && fastest < slowest) {
+    let (smallest, largest) = bounds(points().map(|(size, _)| size));
+    let (least, most) = bounds(points().map(|(_, value)| value));
+    let ticks = match smallest < largest {
+        true => quantity.ticks(least, most),
+        false => Vec::new(),
+    };
+    let ([(low, _), ..], [.., (high, _)]) = (ticks.as_slice(), ticks.as_slice()) else {
+        return html! {};
+    };
+    if low >= high {
         return html! {};
     }
     let x = Scale {
         from: LEFT,
         to: RIGHT,
-        low: least,
-        high: most,
+        low: smallest,
+        high: largest,
     };
-    let (low, high) = (
-        fastest.log10().floor() as i32,
-        slowest.log10().ceil() as i32,
-    );
     let y = Scale {
         from: BOTTOM,
         to: TOP,
-        low: 10f64.powi(low),
-        high: 10f64.powi(high),
+        low: *low,
+        high: high.max(most),
     };
+    let label = quantity.name(report);
     let input = report.runs.first().and_then(|run| run.input.first());
-    let what = time_heading(&report.device);
-    html! {
-        svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img"
-            aria-label=(format!("{what} of each strategy by size")) {
-            @for decade in low..=high { (level(&y, 10f64.powi(decade))) }
-            (sizes(report, &x))
-            text.soft x=(px(LEFT)) y=(px(TOP - 14.0)) { (what) }
-            text.soft x=(px(RIGHT)) y=(px(BOTTOM + 42.0)) text-anchor="end" {
-                (input.map_or("size", |fact| fact.name.as_str()))
-            }
-            @for line in &lines { (drawn(line, &x, &y)) }
-            @for (number, line) in lines.iter().enumerate() { (legend(line, number)) }
+    let input = input.map_or("size", |fact| fact.name.as_str());
+    let drawing = html! {
+        // On a long axis every third one, which are the powers of ten.
+        @let few = ticks.len() <= LEVELS_MAX;
+        @for (value, text) in ticks.iter().filter(|(value, _)| few || is_power_of_ten(*value)) {
+            (level(y.at(*value), text))
         }
-    }
+        (sizes(report, &x))
+        (axes(&label, input))
+        // Pinfold's own choice is a broad band, below the lines that it follows.
+        @for line in lines.iter().filter(|line| line.is_own()) { (drawn(line, quantity, &x, &y)) }
+        @for line in lines.iter().filter(|line| !line.is_own()) { (drawn(line, quantity, &x, &y)) }
+        @for (number, line) in lines.iter().enumerate() { (legend(line, number)) }
+    };
+    let told: Vec<String> = lines.iter().map(|line| told(line, quantity)).collect();
+    drawing::chart(
+        quantity.id(),
+        HEIGHT,
+        &format!("{label} of each strategy by number of {input}, both axes logarithmic"),
+        &told.join("; "),
+        &drawing,
+    )
 }
 
-fn lines(report: &SweepReport) -> Vec<Line> {
+fn lines(report: &SweepReport, quantity: Quantity) -> Vec<Line> {
     let Some(first) = report.runs.first() else {
         return Vec::new();
     };
-    let named = first
-        .strategies
-        .iter()
-        .enumerate()
-        .map(|(number, strategy)| {
-            let class = match strategy.name == CHOSEN {
-                true => "own".to_owned(),
-                false => format!("s{}", number % COLORS),
-            };
-            let points = report.runs.iter().filter_map(|run| {
-                let size = size_of(run)?;
-                let same = run.strategies.iter().find(|s| s.name == strategy.name)?;
-                (size > 0.0 && same.seconds > 0.0).then_some((size, same.seconds))
-            });
-            Line {
-                name: strategy.name.clone(),
-                class,
-                points: points.collect(),
-            }
+    let line = |(number, strategy): (usize, &StrategyResult)| {
+        let points = report.runs.iter().filter_map(|run| {
+            let size = size_of(run)?;
+            let same = run.strategies.iter().find(|s| s.name == strategy.name)?;
+            let value = quantity.of(run, same);
+            (size > 0.0 && value > 0.0 && value.is_finite()).then_some((size, value))
         });
-    named.collect()
+        Line {
+            name: strategy.name.clone(),
+            number,
+            points: points.collect(),
+        }
+    };
+    first.strategies.iter().enumerate().map(line).collect()
 }
 
 /// A run's size: the number that its first fact is.
-fn size_of(run: &pinfold_apps::report::JobReport) -> Option<f64> {
+fn size_of(run: &JobReport) -> Option<f64> {
     run.input.first()?.value.parse().ok()
+}
+
+fn is_power_of_ten(value: f64) -> bool {
+    let exponent = value.log10();
+    (exponent - exponent.round()).abs() < 1e-9
 }
 
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
@@ -119,12 +211,21 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     })
 }
 
-fn level(y: &Scale, seconds: f64) -> Markup {
-    let at = y.at(seconds);
-    let label = time(seconds).replace(".00", "").replace(".0", "");
+/// A line's ends in words.
+fn told(line: &Line, quantity: Quantity) -> String {
+    let point = |point: Option<&(f64, f64)>| {
+        point.map_or(String::new(), |(size, value)| {
+            format!("{} at {size}", quantity.shown(*value))
+        })
+    };
+    let (first, last) = (point(line.points.first()), point(line.points.last()));
+    format!("{}: {first}, {last}", line.name)
+}
+
+fn level(y: f64, label: &str) -> Markup {
     html! {
-        line.grid x1=(px(LEFT)) y1=(px(at)) x2=(px(RIGHT)) y2=(px(at)) {}
-        text.soft x=(px(LEFT - 8.0)) y=(px(at + 4.5)) text-anchor="end" { (label) }
+        line.grid x1=(px(LEFT - 5.0)) y1=(px(y)) x2=(px(RIGHT)) y2=(px(y)) {}
+        text.soft x=(px(LEFT - 10.0)) y=(px(y + 4.5)) text-anchor="end" { (label) }
     }
 }
 
@@ -134,48 +235,67 @@ fn sizes(report: &SweepReport, x: &Scale) -> Markup {
         @for size in report.runs.iter().step_by(every).filter_map(size_of).filter(|s| *s > 0.0) {
             line.grid x1=(px(x.at(size))) y1=(px(TOP)) x2=(px(x.at(size))) y2=(px(BOTTOM + 5.0)) {}
             text.soft x=(px(x.at(size))) y=(px(BOTTOM + 22.0)) text-anchor="middle" {
-                (short(size))
+                (power(size))
             }
         }
     }
 }
 
-/// A power of two by its exponent, as long as it is large; other numbers in digits.
-fn short(size: f64) -> String {
-    let exponent = size.log2();
-    match exponent >= 10.0 && exponent.fract() == 0.0 {
-        true => format!("2^{exponent}"),
-        false => format!("{size}"),
+/// Both axes, with what they show.
+fn axes(vertical: &str, horizontal: &str) -> Markup {
+    let (x, y) = ((LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0);
+    html! {
+        path.axis d=(format!("M{LEFT},{TOP}V{BOTTOM}H{RIGHT}")) {}
+        text transform=(format!("translate(18 {y:.1}) rotate(-90)")) text-anchor="middle" {
+            (vertical)
+        }
+        text x=(px(x)) y=(px(BOTTOM + 48.0)) text-anchor="middle" { (horizontal) }
     }
 }
 
-fn drawn(line: &Line, x: &Scale, y: &Scale) -> Markup {
-    let at: Vec<(f64, f64)> = line
-        .points
-        .iter()
-        .map(|(s, t)| (x.at(*s), y.at(*t)))
-        .collect();
-    let path: Vec<String> = at.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+/// A power of two by its exponent, as long as it is large; other numbers in digits.
+fn power(size: f64) -> String {
+    let exponent = size.log2();
+    if exponent < 10.0 || exponent.fract() != 0.0 {
+        return size.to_string();
+    }
+    let raised = exponent.to_string();
+    let raised = raised
+        .chars()
+        .filter_map(|c| "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(c.to_digit(10)? as usize));
+    format!("2{}", raised.collect::<String>())
+}
+
+fn drawn(line: &Line, quantity: Quantity, x: &Scale, y: &Scale) -> Markup {
+    let at = line.points.iter().map(|(s, v)| (x.at(*s), y.at(*v)));
+    let path: Vec<String> = at.clone().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     html! {
-        g class=(line.class) {
-            polyline.line.chosen[line.name == CHOSEN] points=(path.join(" ")) {}
-            @for ((x, y), (size, seconds)) in at.iter().zip(&line.points) {
-                circle.dot cx=(px(*x)) cy=(px(*y)) r="3" {
-                    title { (line.name) ", " (size) ": " (time(*seconds)) }
+        g class=(line.class()) {
+            polyline.line points=(path.join(" ")) {}
+            @if !line.is_own() {
+                @for ((x, y), (size, value)) in at.zip(&line.points) {
+                    path.dot d=(marks::shape(line.number, x, y)) {
+                        title { (line.name) ", " (size) ": " (quantity.shown(*value)) }
+                    }
                 }
             }
         }
     }
 }
 
-fn legend(line: &Line, number: usize) -> Markup {
-    let y = TOP + 12.0 + 26.0 * number as f64;
+fn legend(line: &Line, row: usize) -> Markup {
+    let x = RIGHT + 24.0;
+    let y = TOP + 14.0 + 28.0 * row as f64;
+    let name = match line.is_own() {
+        true => "chosen by pinfold",
+        false => line.name.as_str(),
+    };
     html! {
-        g class=(line.class) {
-            line.line.chosen[line.name == CHOSEN] x1=(px(RIGHT + 24.0)) y1=(px(y))
-                x2=(px(RIGHT + 56.0)) y2=(px(y)) {}
+        g class=(line.class()) {
+            line.line x1=(px(x)) y1=(px(y)) x2=(px(x + 36.0)) y2=(px(y)) {}
+            @if !line.is_own() { path.dot d=(marks::shape(line.number, x + 18.0, y)) {} }
         }
-        text x=(px(RIGHT + 66.0)) y=(px(y + 4.5)) { (line.name) }
+        text.strong[line.is_own()] x=(px(x + 52.0)) y=(px(y + 4.5)) { (name) }
     }
 }
 
@@ -198,8 +318,24 @@ mod tests {
     #[test]
     fn powers_of_two_are_told_by_their_exponent() {
         assert_eq!(
-            [8192.0, 512.0, 10_000.0].map(short),
-            ["2^13", "512", "10000"]
+            [8192.0, 1048576.0, 512.0, 10_000.0].map(power),
+            ["2¹³", "2²⁰", "512", "10000"]
         );
+    }
+
+    #[test]
+    fn an_axis_holds_every_value() {
+        let labels = |quantity: Quantity, least, most| -> Vec<String> {
+            let ticks = quantity.ticks(least, most);
+            ticks.into_iter().map(|(_, label)| label).collect()
+        };
+        assert_eq!(
+            labels(Quantity::Time, 8.9e-6, 1.2e-4),
+            ["5 µs", "10 µs", "20 µs", "50 µs", "100 µs", "200 µs"]
+        );
+        assert_eq!(labels(Quantity::Time, 1e-3, 1e-3), ["1 ms"]);
+        assert_eq!(labels(Quantity::ToBest, 1.0, 1.3), ["1×", "1.2×", "1.5×"]);
+        // Beyond the last label the axis goes on without.
+        assert_eq!(labels(Quantity::ToBest, 1.0, 500.0).len(), RATIOS.len());
     }
 }

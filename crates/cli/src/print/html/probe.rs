@@ -10,7 +10,7 @@ use pinfold::probe::machine::Level;
 pub fn probe(report: &ProbeReport) -> String {
     let simulated = report.devices.iter().any(|device| device.info.simulated);
     let body = html! {
-        @if let Some(notice) = &report.notice { p.facts { (notice) } }
+        @if let Some(notice) = &report.notice { p.choice { strong { "Note: " } (notice) } }
         h2 { "Backends" }
         (rows(&facts::backends(&report.backends)))
         h2 { "Devices" }
@@ -19,32 +19,33 @@ pub fn probe(report: &ProbeReport) -> String {
             (rows(&facts::device(&device.info)))
         }
         h2 { "Host memory" }
-        @if simulated { p.facts { "Of this machine: only the device is simulated." } }
         (rows(&facts::host(&report.machine)))
         h2 { "Limits" }
         (rows(&facts::limits(report)))
-        @for device in &report.devices {
-            h2 { "What it means: " (device.choice) }
+        @for device in report.devices.iter().filter(|device| !device.meanings.is_empty()) {
+            h2 { "What it means: " (device.choice) " (" (device.info.name) ")" }
             table.rows {
                 @for m in &device.meanings { (finding(m.level, m.title, &m.meaning, m.advice)) }
             }
         }
-        h2 { "What it means: the host" }
-        table.rows {
-            @for f in &report.findings {
-                (finding(f.level, f.title, &f.meaning, f.advice.as_deref()))
+        @if !report.findings.is_empty() {
+            h2 { "What it means: the host" }
+            table.rows {
+                @for f in &report.findings {
+                    (finding(f.level, f.title, &f.meaning, f.advice.as_deref()))
+                }
             }
         }
     };
     page(
-        "this machine, as far as host memory for GPUs goes",
-        simulated,
+        "This machine, as far as host memory for GPUs goes",
+        simulated.then_some("The device is simulated; the host is this machine."),
         body,
     )
 }
 
 fn rows(rows: &[Row]) -> Markup {
-    html! { table.rows { @for (name, value) in rows { tr { th { (name) } td { (value) } } } } }
+    html! { table.rows { @for (name, value) in rows { tr { th scope="row" { (name) } td { (value) } } } } }
 }
 
 fn finding(level: Level, title: &str, meaning: &str, advice: Option<&str>) -> Markup {
@@ -55,10 +56,10 @@ fn finding(level: Level, title: &str, meaning: &str, advice: Option<&str>) -> Ma
     };
     html! {
         tr {
-            th class=(word) { (word) }
+            th scope="row" class=(word) { (word) }
             td {
                 strong { (title) "." } " " (meaning)
-                @if let Some(advice) = advice { br; "→ " (advice) }
+                @if let Some(advice) = advice { p.advice { "→ " (advice) } }
             }
         }
     }

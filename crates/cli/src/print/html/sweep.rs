@@ -1,29 +1,32 @@
 //! One job over several inputs, as HTML.
 
 use super::super::units::{percent, time};
-use super::super::{best_seconds, chosen_excess, time_heading};
-use super::{lines, page, title_of};
+use super::super::{chosen_excess, is_best, time_heading};
+use super::lines::{self, Quantity};
+use super::{page, simulated_times, title_of};
 use maud::{Markup, html};
 use pinfold_apps::report::{JobReport, SweepReport};
 
 /// A sweep's report as an HTML page.
 pub fn sweep(report: &SweepReport) -> String {
     let body = html! {
-        (lines::chart(report))
-        h2 { "All of it: " (time_heading(&report.device)) }
+        (lines::chart(report, Quantity::Time))
+        h2 { "Against the fastest at each size" }
+        (lines::chart(report, Quantity::ToBest))
+        h2 { "All figures: " (time_heading(&report.device)) }
         .scroll { (table(report)) }
         h2 { "Why each was chosen" }
         .scroll {
             table.rows {
                 @for run in &report.runs {
-                    tr { th { (size(run)) } td { (run.chosen) } td { (run.reason) } }
+                    tr { th.n scope="row" { (size(run)) } td.name { (run.chosen) } td { (run.reason) } }
                 }
             }
         }
     };
     page(
         &title_of(&report.job, &report.device),
-        report.device.simulated,
+        simulated_times(&report.device),
         body,
     )
 }
@@ -36,9 +39,9 @@ fn table(report: &SweepReport) -> Markup {
         table {
             thead {
                 tr {
-                    th.n { (first.input.first().map_or("input", |fact| fact.name.as_str())) }
-                    @for strategy in &first.strategies { th.n { (strategy.name) } }
-                    th.n { "to best" }
+                    th.n scope="col" { (first.input.first().map_or("input", |fact| fact.name.as_str())) }
+                    @for strategy in &first.strategies { th.n scope="col" { (strategy.name) } }
+                    th.n scope="col" { "to best" }
                 }
             }
             tbody { @for run in &report.runs { (row(run)) } }
@@ -47,12 +50,11 @@ fn table(report: &SweepReport) -> Markup {
 }
 
 fn row(run: &JobReport) -> Markup {
-    let best = best_seconds(run);
     html! {
         tr {
-            td.n { (size(run)) }
+            th.n scope="row" { (size(run)) }
             @for strategy in &run.strategies {
-                td.n.best[strategy.seconds <= best] { (time(strategy.seconds)) }
+                td.n.best[is_best(run, strategy)] { (time(strategy.seconds)) }
             }
             td.n { @if let Some(excess) = chosen_excess(run) { (percent(excess)) } }
         }

@@ -1,8 +1,10 @@
 //! One job on one input, as text.
 
 use super::super::units::{error, ratio, spread, time};
-use super::super::{best_seconds, how_measured, is_chosen, row_name, time_heading};
-use super::{Column, Kind, MARK, Page, Sheet, Style};
+use super::super::{
+    BYTES_MEAN, ERROR_MEANS, best_seconds, how_measured, is_chosen, row_name, time_heading,
+};
+use super::{Column, INDENT, Kind, MARK, Page, Sheet, Style, WIDTH_WITH_ALL};
 use pinfold::Bytes;
 use pinfold_apps::report::{DeviceLabel, Fact, JobReport, StrategyResult};
 
@@ -10,43 +12,31 @@ use pinfold_apps::report::{DeviceLabel, Fact, JobReport, StrategyResult};
 pub fn job(report: &JobReport, page: &Page) -> String {
     let mut sheet = Sheet::new(page);
     title(&mut sheet, &report.job, &report.device);
-    sheet.paragraph(&facts(&report.input));
+    sheet.paragraph(&facts(&report.input), None);
     sheet.blank();
-    let steps = report.strategies.iter().any(|s| s.iterations.is_some());
+    let shape = Shape {
+        steps: report.strategies.iter().any(|s| s.iterations.is_some()),
+        placements: page.width >= WIDTH_WITH_ALL,
+    };
     let rows: Vec<_> = report
         .strategies
         .iter()
-        .map(|s| row(report, s, steps))
+        .map(|s| row(report, s, shape))
         .collect();
     let chosen = report.strategies.iter().position(|s| is_chosen(report, s));
-    sheet.table(&columns(report, steps), &rows, chosen);
+    sheet.table(&columns(report, shape), &rows, chosen);
     sheet.blank();
-    sheet.labelled(
-        0,
-        "chosen:",
-        Some(Style::Bold),
-        8,
-        &format!("{} — {}", report.chosen, report.reason),
-    );
-    for placement in &report.placements {
-        sheet.labelled(0, "memory:", None, 8, placement);
-    }
-    sheet.labelled(0, "times:", None, 8, &how_measured(report));
+    notes(&mut sheet, report);
     sheet.text
 }
 
 /// What ran on what, with a word where no time is real.
 pub(super) fn title(sheet: &mut Sheet<'_>, job: &str, device: &DeviceLabel) {
-    let line = Style::Bold.paint(&format!("{job} on {}", device.name), sheet.page);
-    sheet.text.push_str(&line);
+    sheet.paragraph(&format!("{job} on {}", device.name), Some(Style::Bold));
     if device.simulated {
-        let word = Style::Yellow.paint(
-            "times are simulated, results are checked for real",
-            sheet.page,
-        );
-        sheet.text.push_str(&format!(" — {word}"));
+        let text = "Times are simulated, results are checked for real.";
+        sheet.paragraph(text, Some(Style::Yellow));
     }
-    sheet.blank();
 }
 
 fn facts(input: &[Fact]) -> String {
@@ -56,11 +46,19 @@ fn facts(input: &[Fact]) -> String {
     facts.collect::<Vec<_>>().join(" · ")
 }
 
-fn columns(report: &JobReport, steps: bool) -> Vec<Column> {
+/// What a table shows beside the usual.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Steps, with the time of each.
+    steps: bool,
+    /// Where the data was, below each strategy's name.
+    placements: bool,
+}
+
+fn columns(report: &JobReport, shape: Shape) -> Vec<Column> {
     let mut columns = vec![
         Column::new("", Kind::Mark),
         Column::new("strategy", Kind::Words),
-        Column::new("memory", Kind::Words),
         // Two lines: beside `(simulated)` there is room for little else.
         Column::new(
             time_heading(&report.device).replace(' ', "\n"),
@@ -68,19 +66,24 @@ fn columns(report: &JobReport, steps: bool) -> Vec<Column> {
         ),
         Column::new("to best", Kind::Number),
     ];
-    if steps {
+    if shape.steps {
         columns.push(Column::new("steps,\neach", Kind::Number));
     }
-    columns.extend(["up", "down", "error"].map(|heading| Column::new(heading, Kind::Number)));
+    columns.extend(["up,\ndown", "error"].map(|heading| Column::new(heading, Kind::Number)));
     columns
 }
 
-fn row(report: &JobReport, strategy: &StrategyResult, steps: bool) -> Vec<String> {
+/// One strategy on two lines; the second one of a cell is the lesser.
+fn row(report: &JobReport, strategy: &StrategyResult, shape: Shape) -> Vec<String> {
     let mark = if is_chosen(report, strategy) {
         MARK
     } else {
         ""
     };
+    let mut name = row_name(report, strategy);
+    if shape.placements {
+        name.push_str(&format!("\n{INDENT}{}", strategy.placement));
+    }
     let mut shown = time(strategy.seconds);
     if strategy.repeats > 1 {
         let range = spread(strategy.seconds, strategy.seconds_min, strategy.seconds_max);
@@ -88,24 +91,30 @@ fn row(report: &JobReport, strategy: &StrategyResult, steps: bool) -> Vec<String
     }
     let mut cells = vec![
         mark.to_owned(),
-        row_name(report, strategy),
-        strategy.placement.clone(),
+        name,
         shown,
         ratio(strategy.seconds / best_seconds(report)),
     ];
-    if steps {
+    if shape.steps {
         let count = strategy.iterations.map(|count| count.to_string());
         let each = strategy.seconds_per_iteration.map(time);
-        cells.push(
-            [count, each]
-                .into_iter()
-                .flatten()
-                .collect::<Vec<_>>()
-                .join("\n"),
-        );
+        let both: Vec<String> = [count, each].into_iter().flatten().collect();
+        cells.push(both.join("\n"));
     }
-    cells.push(Bytes(strategy.bytes_up).to_string());
-    cells.push(Bytes(strategy.bytes_down).to_string());
+    let (up, down) = (Bytes(strategy.bytes_up), Bytes(strategy.bytes_down));
+    cells.push(format!("{up}\n{down}"));
     cells.push(error(strategy.error));
     cells
+}
+
+/// Why this choice, and what the figures are.
+fn notes(sheet: &mut Sheet<'_>, report: &JobReport) {
+    let mut note = |label: &str, text: &str| sheet.labelled(0, label, Some(Style::Bold), 8, text);
+    note("chosen:", &format!("{} — {}", report.chosen, report.reason));
+    for placement in &report.placements {
+        note("memory:", placement);
+    }
+    note("times:", &how_measured(report));
+    note("bytes:", BYTES_MEAN);
+    note("error:", ERROR_MEANS);
 }

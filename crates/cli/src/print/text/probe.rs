@@ -2,8 +2,8 @@
 
 use super::super::facts::{self, Row};
 use super::{Page, Sheet, Style};
-use pinfold::probe::ProbeReport;
 use pinfold::probe::machine::Level;
+use pinfold::probe::{ProbeReport, ProbedDevice};
 
 /// Where values begin, behind their names.
 const COLUMN: usize = 15;
@@ -46,7 +46,8 @@ fn rows(sheet: &mut Sheet<'_>, indent: usize, rows: &[Row]) {
 }
 
 fn meanings(sheet: &mut Sheet<'_>, report: &ProbeReport) {
-    for device in &report.devices {
+    let told = |device: &&ProbedDevice| !device.meanings.is_empty();
+    for device in report.devices.iter().filter(told) {
         sheet.heading(&format!(
             "What it means: {} ({})",
             device.choice, device.info.name
@@ -55,7 +56,9 @@ fn meanings(sheet: &mut Sheet<'_>, report: &ProbeReport) {
             finding(sheet, m.level, m.title, &m.meaning, m.advice);
         }
     }
-    sheet.heading("What it means: the host");
+    if !report.findings.is_empty() {
+        sheet.heading("What it means: the host");
+    }
     for f in &report.findings {
         finding(sheet, f.level, f.title, &f.meaning, f.advice.as_deref());
     }
@@ -67,8 +70,8 @@ fn finding(sheet: &mut Sheet<'_>, level: Level, title: &str, meaning: &str, advi
         Level::Note => ("note", Style::Yellow),
         Level::Info => ("info", Style::Cyan),
     };
-    sheet.labelled(2, label, Some(style), 8, &format!("{title}. {meaning}"));
+    sheet.labelled(2, label, Some(style), 9, &format!("{title}. {meaning}"));
     if let Some(advice) = advice {
-        sheet.labelled(10, "→", None, 2, advice);
+        sheet.labelled(11, "→", None, 2, advice);
     }
 }

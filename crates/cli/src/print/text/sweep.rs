@@ -1,35 +1,31 @@
 //! One job over several inputs, as text.
 
 use super::super::units::{percent, time};
-use super::super::{CHOSEN, best_seconds, chosen_excess};
+use super::super::{CHOSEN, chosen_excess, is_best, time_heading};
 use super::job::title;
-use super::{Column, Kind, Page, Sheet};
+use super::{Column, Kind, Page, Sheet, WIDTH_WITH_ALL};
 use pinfold_apps::report::{JobReport, SweepReport};
-
-/// On narrower pages the names of what was chosen are left out.
-const WIDTH_WITH_NAMES: u16 = 98;
 
 /// A sweep's report as text.
 pub fn sweep(report: &SweepReport, page: &Page) -> String {
     let mut sheet = Sheet::new(page);
     title(&mut sheet, &report.job, &report.device);
     let Some(first) = report.runs.first() else {
-        sheet.paragraph("No input was run.");
+        sheet.paragraph("No input was run.", None);
         return sheet.text;
-    };
-    let times = match report.device.simulated {
-        true => "Simulated times",
-        false => "Times",
     };
     let input = first
         .input
         .first()
         .map_or("input", |fact| fact.name.as_str());
-    sheet.paragraph(&format!(
-        "{times} by number of {input}; * is the fastest of its row."
-    ));
+    let what = time_heading(&report.device);
     sheet.blank();
-    let names = page.width >= WIDTH_WITH_NAMES;
+    sheet.paragraph(
+        &format!("{what} by number of {input}; * marks the shortest"),
+        None,
+    );
+    sheet.blank();
+    let names = page.width >= WIDTH_WITH_ALL;
     let columns = columns(input, first, names);
     let rows: Vec<_> = report.runs.iter().map(|run| row(run, names)).collect();
     sheet.table(&columns, &rows, None);
@@ -39,15 +35,22 @@ pub fn sweep(report: &SweepReport, page: &Page) -> String {
         .iter()
         .filter_map(chosen_excess)
         .fold(0.0, f64::max);
-    sheet.paragraph(&format!(
-        "What pinfold chose ({CHOSEN}) took at most {} longer than the best at any size.",
-        percent(most)
-    ));
+    let most = percent(most);
+    sheet.paragraph(
+        &format!(
+            "What pinfold chose ({CHOSEN}) took at most {most} longer than the best at any size."
+        ),
+        None,
+    );
     sheet.text
 }
 
 fn columns(input: &str, run: &JobReport, names: bool) -> Vec<Column> {
-    let narrow = |name: &str| name.replace(' ', "\n").replace('-', "-\n");
+    // The hard spaces stand above the marks of the fastest.
+    let narrow = |name: &str| {
+        let lines = name.replace(' ', "\n").replace('-', "-\n");
+        format!("{lines}\u{a0}").replace('\n', "\u{a0}\n")
+    };
     let mut columns = vec![Column::new(input, Kind::Number)];
     columns.extend(
         run.strategies
@@ -67,9 +70,8 @@ fn row(run: &JobReport, names: bool) -> Vec<String> {
             .first()
             .map_or(String::new(), |fact| fact.value.clone()),
     ];
-    let best = best_seconds(run);
     cells.extend(run.strategies.iter().map(|strategy| {
-        let mark = if strategy.seconds <= best {
+        let mark = if is_best(run, strategy) {
             "*"
         } else {
             "\u{a0}"
