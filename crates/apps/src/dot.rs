@@ -87,7 +87,29 @@ pub fn run(device: &Device, elements: u64, progress: &mut dyn Progress) -> Resul
             max: ELEMENTS_MAX,
         });
     }
+    check_room(device, elements)?;
     Job::new(device, progress)?.run(elements as usize, progress)
+}
+
+/// Refuses vectors that the host has no room for: the input, and a pair for every strategy that is
+/// measured at the same time. On a simulated device the host also stands in for the device.
+fn check_room(device: &Device, elements: u64) -> Result<()> {
+    let pairs = if device.is_simulated() {
+        3
+    } else {
+        2 + WAYS.len() as u64
+    };
+    let need_bytes = pairs * 8 * elements;
+    let headroom = pinfold_machine::Machine::read().pin_headroom();
+    if need_bytes <= headroom.bytes {
+        return Ok(());
+    }
+    Err(JobError::TooLarge {
+        what: format!("vectors of {elements} elements"),
+        need_bytes,
+        left_bytes: headroom.bytes,
+        limited_by: headroom.reason,
+    })
 }
 
 /// Runs every power of two from 8 192 to 2^27 under every strategy.
@@ -95,6 +117,7 @@ pub fn run(device: &Device, elements: u64, progress: &mut dyn Progress) -> Resul
 /// # Errors
 /// As [`run`].
 pub fn sweep(device: &Device, progress: &mut dyn Progress) -> Result<SweepReport> {
+    check_room(device, 1 << SWEEP_LOG2.end())?;
     let mut job = Job::new(device, progress)?;
     let runs: Result<Vec<_>> = SWEEP_LOG2
         .map(|log2| job.run(1 << log2, progress))
@@ -285,7 +308,7 @@ impl Job {
             device: DeviceLabel::of(&self.device),
             input: vec![
                 Fact::new("elements", elements),
-                Fact::new("bytes", 8 * elements),
+                Fact::new("size", pinfold::Bytes(8 * elements as u64)),
             ],
             strategies: results.into_iter().map(|(result, _)| result).collect(),
             chosen: chosen.map_or(CHOSEN, |way| way.name).to_owned(),

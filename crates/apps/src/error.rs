@@ -2,6 +2,7 @@
 
 use crate::matrix::market::MarketError;
 use crate::matrix::suitable::NotSuitable;
+use pinfold::Bytes;
 
 /// What jobs return.
 pub type Result<T, E = JobError> = std::result::Result<T, E>;
@@ -43,6 +44,21 @@ pub enum JobError {
         min: u64,
         /// The most.
         max: u64,
+    },
+    /// An input that is larger than the host can hold.
+    #[error(
+        "{what} need {} of host memory for all strategies, and about {} are left ({limited_by}); \
+         take fewer", Bytes(*need_bytes), Bytes(*left_bytes)
+    )]
+    TooLarge {
+        /// What was asked for.
+        what: String,
+        /// What that takes.
+        need_bytes: u64,
+        /// What is there.
+        left_bytes: u64,
+        /// What sets the limit.
+        limited_by: String,
     },
     /// A result that is wrong: never to be reported as a time.
     #[error(

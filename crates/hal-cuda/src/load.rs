@@ -23,7 +23,7 @@ pub enum LoadError {
     /// libcuda was not found.
     #[error(
         "libcuda was not found: install the NVIDIA driver (in a container, pass the GPU in, such \
-         as with `--gpus all`), or use the simulated device"
+         as with `--gpus all`)"
     )]
     NoLibrary,
     /// The library found is the stub that toolkits ship for linking.
@@ -34,8 +34,7 @@ pub enum LoadError {
     StubLibrary,
     /// The driver works and sees no device.
     #[error(
-        "the NVIDIA driver finds no device: look at `nvidia-smi -L` and at CUDA_VISIBLE_DEVICES, \
-         or use the simulated device"
+        "the NVIDIA driver finds no device: look at `nvidia-smi -L` and at CUDA_VISIBLE_DEVICES"
     )]
     NoDevice,
     /// The library lacks an entry point that the backend cannot do without.

@@ -206,14 +206,16 @@ impl ReadCosts {
             ReadPath::InPlace => ("reading in place", "copying first"),
             ReadPath::Copy => ("copying first", "reading in place"),
         };
-        let simulated = if self.simulated { "simulated " } else { "" };
+        let how = if self.simulated {
+            "simulated"
+        } else {
+            "measured"
+        };
         let reason = format!(
-            "{better} {} should take {}{}, {worse} {} ({}measured on this device a moment ago)",
+            "{better} {} should take {}, {worse} {} ({how} on this device a moment ago)",
             crate::Bytes(bytes),
-            simulated,
             duration(copy_ns.min(in_place_ns)),
             duration(copy_ns.max(in_place_ns)),
-            simulated,
         );
         ReadAdvice {
             path,

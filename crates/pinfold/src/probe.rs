@@ -138,7 +138,7 @@ fn simulated(name: &str) -> Found {
 fn simulated_default() -> Found {
     let (devices, problem) = simulated(DEFAULT_PROFILE);
     let notice = format!(
-        "no real device can be used here: the CUDA backend says why. Shown is the simulated device \
+        "No real device can be used here (see CUDA under Backends). Shown is the simulated device \
          `{DEFAULT_PROFILE}`, which jobs run on instead: their results are checked for real, their \
          times are simulated."
     );

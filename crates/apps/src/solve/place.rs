@@ -107,9 +107,8 @@ fn fits_on_device(memory: &Memory, system: &System<'_>) -> Result<bool> {
 pub(super) fn choose(memory: &Memory, system: &System<'_>, costs: &ReadCosts) -> Result<Choice> {
     let bytes = system.matrix.bytes();
     let integrated = memory.devices()[0].info().capabilities.integrated;
-    let simulated = if costs.simulated { "simulated " } else { "" };
     let in_place = format!(
-        "reading the matrix ({}) in place takes {simulated}{:.1} µs in every step",
+        "reading the matrix ({}) in place takes {:.1} µs in every step",
         Bytes(bytes),
         costs.in_place.time_ns(bytes) / 1e3
     );
@@ -125,7 +124,7 @@ pub(super) fn choose(memory: &Memory, system: &System<'_>, costs: &ReadCosts) ->
         )
     } else {
         let once = costs.copy_page_locked.time_ns(bytes) / 1e3;
-        let reason = format!("{in_place}, copying it takes {simulated}{once:.1} µs once");
+        let reason = format!("{in_place}, copying it takes {once:.1} µs once");
         (MatrixPlace::Device, reason)
     };
     let (copied, published) = (costs.scalar_copied_ns, costs.scalar_published_ns);
@@ -135,10 +134,15 @@ pub(super) fn choose(memory: &Memory, system: &System<'_>, costs: &ReadCosts) ->
         Scalars::Copied
     };
     let reason = format!(
-        "{matrix_reason}; a kernel's scalar reaches the host in {simulated}{:.1} µs polled in \
-         mapped memory, {simulated}{:.1} µs copied",
+        "{matrix_reason}; a kernel's scalar reaches the host in {:.1} µs polled in mapped memory, \
+         {:.1} µs copied ({})",
         published / 1e3,
-        copied / 1e3
+        copied / 1e3,
+        if costs.simulated {
+            "simulated"
+        } else {
+            "measured on this device a moment ago"
+        }
     );
     Ok(Choice {
         way: Way { matrix, scalars },

@@ -76,7 +76,7 @@ pub(crate) struct Decision {
 
 pub(crate) fn decide(usage: Use, memory: &MemoryInner, asked: Option<MemoryKind>) -> Decision {
     if let Some(kind) = asked {
-        let reason = Reason::new(ReasonCode::Asked, format!("{kind} was asked for by name"));
+        let reason = Reason::new(ReasonCode::Asked, "asked for by name");
         return Decision { kind, reason };
     }
     let measured = memory.measured.lock().clone();

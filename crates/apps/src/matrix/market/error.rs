@@ -36,7 +36,7 @@ impl fmt::Display for Line<'_> {
 #[non_exhaustive]
 pub enum MarketErrorKind {
     /// The file cannot be opened or read.
-    #[error("the file cannot be read ({0}); check its path and permissions")]
+    #[error("the file cannot be read ({}); check its path and permissions", in_words(.0))]
     Read(io::Error),
     /// A line without an end.
     #[error(
@@ -230,4 +230,11 @@ impl fmt::Display for NoBanner {
             NoBanner::OtherText => "it is some other text; give a .mtx file",
         })
     }
+}
+
+/// What the system says, without its number.
+fn in_words(error: &io::Error) -> String {
+    let mut text = error.to_string();
+    text.truncate(text.find(" (os error ").unwrap_or(text.len()));
+    text
 }
