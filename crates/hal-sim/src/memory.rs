@@ -4,7 +4,7 @@ use crate::Sim;
 use crate::address::{HostKind, HostRange};
 use crate::error::{invalid, no_memory, zero_bytes};
 use crate::raw::{AlignedBytes, HostSpan, PAGE_BYTES};
-use crate::world::World;
+use crate::world::{POISON, World};
 use pinfold_hal::{
     DeviceAddr, DeviceId, DriverError, ErrorCode, HostAddr, HostAllocFlags, MemoryOps,
     RegisterFlags, Result,
@@ -47,6 +47,9 @@ impl MemoryOps for Sim {
                 format!("the host has no {bytes} bytes left"),
             ));
         };
+        if world.options.poisons() {
+            span.fill(POISON);
+        }
         world.host.insert(HostRange {
             span,
             kind: HostKind::Allocated {

@@ -64,7 +64,8 @@ pub struct RegisterFlags {
 
 /// Allocation and registration.
 pub trait MemoryOps {
-    /// Allocates page-locked host memory, page-aligned, readable and writable by the host.
+    /// Allocates page-locked host memory, page-aligned, readable and writable by the host. What it
+    /// holds is not specified: real drivers give memory out again as it was.
     ///
     /// # Errors
     /// `OutOfMemory`, `InvalidValue` for zero bytes, `InvalidContext` where the device is not open.

@@ -96,9 +96,14 @@ pub(crate) struct SharedWords {
 impl SharedWords {
     pub(crate) const WORDS: usize = 4;
 
-    /// The block holds four words, and all accesses to it go through this object.
+    /// The block holds four words, and all accesses to it go through this object. They begin as
+    /// zeros, whatever earlier use of the memory left there.
     pub(crate) fn new(block: Arc<Block>) -> Self {
-        SharedWords { block }
+        let words = SharedWords { block };
+        for word in (0..Self::WORDS).filter_map(|n| words.word(n)) {
+            word.store(0, Ordering::Release);
+        }
+        words
     }
 
     pub(crate) fn block(&self) -> &Arc<Block> {

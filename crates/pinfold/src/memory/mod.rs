@@ -38,6 +38,8 @@ use std::sync::Arc;
 
 /// Host memory (and device memory) for one device, or for several. Cheap to clone.
 ///
+/// What a new buffer holds is not specified: zeros, or what an earlier one left there.
+///
 /// Nothing is page-locked and no context is made before the first buffer is asked for.
 ///
 /// ```

@@ -9,7 +9,7 @@ use std::panic::Location;
 
 /// A source of memory. No method is called while a lock of the memory manager is held.
 pub(crate) trait BlockSource: Send + Sync {
-    /// Host memory of exactly this kind, zeroed or left from earlier use, page-aligned. `bytes` >
+    /// Host memory of exactly this kind, with whatever it holds, page-aligned. `bytes` >
     /// 0.
     ///
     /// # Errors

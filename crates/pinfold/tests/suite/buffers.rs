@@ -126,7 +126,8 @@ fn parts_are_copied_to_their_places() {
         stream.fill(&mut on_device, 0).unwrap();
         let up = stream.upload_part(up, 90..100, &mut on_device, 7).unwrap();
         let up = stream.upload_part(up, 0..3, &mut on_device, 47).unwrap();
-        let down = memory.exchange(20).unwrap();
+        let mut down = memory.exchange(20).unwrap();
+        down.fill(0);
         let down = stream
             .download_part(&on_device, 5..20, down, 2)
             .unwrap()
