@@ -437,9 +437,10 @@ fn rounds(device: &Device, elements: usize) -> Rounds {
     if device.is_simulated() {
         return Rounds::SIMULATED;
     }
+    // Short runs vary most and cost least.
     let counted = match elements {
-        0..=0x2_0000 => 51,
-        0x2_0001..=0x20_0000 => 25,
+        0..=0x4_0000 => 301,
+        0x4_0001..=0x20_0000 => 101,
         0x20_0001..=0x200_0000 => 11,
         _ => 5,
     };

@@ -140,7 +140,8 @@ pub enum Job {
 #[derive(Debug, Args)]
 pub struct DotArgs {
     /// Vector length: 1000000, 8k, 2^20
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = ELEMENTS_DEFAULT, value_parser = elements)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          default_value_t = ELEMENTS_DEFAULT, value_parser = elements)]
     pub elements: u64,
     /// Run every power of two from 2^13 to 2^27
     #[arg(long, conflicts_with = "elements")]
@@ -154,11 +155,12 @@ pub struct SolveArgs {
     #[arg(value_name = "FILE.mtx")]
     pub file: PathBuf,
     /// Stop at this relative residual
-    #[arg(long, value_name = "T", allow_negative_numbers = true, default_value = TOLERANCE_DEFAULT, value_parser = tolerance)]
+    #[arg(long, value_name = "T", allow_negative_numbers = true,
+          default_value = TOLERANCE_DEFAULT, value_parser = tolerance)]
     pub tolerance: f64,
     /// Fail after this many iterations
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = SolveOptions::default().iterations_max,
-          value_parser = iterations)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          default_value_t = SolveOptions::default().iterations_max, value_parser = iterations)]
     pub max_iterations: u64,
 }
 

@@ -57,7 +57,8 @@ impl SimOptions {
     }
 
     /// Whether fresh memory, page-locked or of a device, and the targets of copies in flight to the
-    /// host, hold the byte 0xA5 instead of zeros or the old contents. Unless set: yes, except under the eager policy.
+    /// host, hold the byte 0xA5 instead of zeros or the old contents. Unless set: yes, except
+    /// under the eager policy.
     #[must_use]
     pub fn poison(mut self, poison: bool) -> Self {
         self.poison = Some(poison);

@@ -45,7 +45,13 @@ pub fn probe(report: &ProbeReport) -> String {
 }
 
 fn rows(rows: &[Row]) -> Markup {
-    html! { table.rows { @for (name, value) in rows { tr { th scope="row" { (name) } td { (value) } } } } }
+    html! {
+        table.rows {
+            @for (name, value) in rows {
+                tr { th scope="row" { (name) } td { (value) } }
+            }
+        }
+    }
 }
 
 fn finding(level: Level, title: &str, meaning: &str, advice: Option<&str>) -> Markup {

@@ -19,7 +19,11 @@ pub fn sweep(report: &SweepReport) -> String {
         .scroll {
             table.rows {
                 @for run in &report.runs {
-                    tr { th.n scope="row" { (size(run)) } td.name { (run.chosen) } td { (run.reason) } }
+                    tr {
+                        th.n scope="row" { (size(run)) }
+                        td.name { (run.chosen) }
+                        td { (run.reason) }
+                    }
                 }
             }
         }
@@ -39,7 +43,9 @@ fn table(report: &SweepReport) -> Markup {
         table {
             thead {
                 tr {
-                    th.n scope="col" { (first.input.first().map_or("input", |fact| fact.name.as_str())) }
+                    th.n scope="col" {
+                        (first.input.first().map_or("input", |fact| fact.name.as_str()))
+                    }
                     @for strategy in &first.strategies { th.n scope="col" { (strategy.name) } }
                     th.n scope="col" { "to best" }
                 }
