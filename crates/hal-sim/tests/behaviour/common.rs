@@ -70,7 +70,15 @@ impl Bench {
         self.sim.stream_create(DEVICE, kind).unwrap()
     }
 
+    /// Page-locked memory full of zeros.
     pub(crate) fn host(&self, bytes: u64) -> HostAddr {
+        let addr = self.fresh_host(bytes);
+        write(addr, &vec![0; bytes as usize]);
+        addr
+    }
+
+    /// Page-locked memory as the simulation gives it.
+    pub(crate) fn fresh_host(&self, bytes: u64) -> HostAddr {
         self.sim
             .host_alloc(DEVICE, bytes, HostAllocFlags::default())
             .unwrap()

@@ -26,11 +26,13 @@ fn pages(count: u64) -> (Vec<u8>, HostAddr) {
 }
 
 #[test]
-fn page_locked_memory_is_zeroed_and_on_a_page() {
-    let bench = bench(Policy::Lazy);
-    let addr = bench.host(5000);
-    assert_eq!(addr.0 % PAGE as usize, 0);
-    assert_eq!(read(addr, 5000), vec![0; 5000]);
+fn page_locked_memory_is_on_a_page_and_holds_what_nobody_may_rely_on() {
+    for (policy, holds) in [(Policy::Eager, 0), (Policy::Lazy, 0xA5)] {
+        let bench = bench(policy);
+        let addr = bench.fresh_host(5000);
+        assert_eq!(addr.0 % PAGE as usize, 0);
+        assert_eq!(read(addr, 5000), vec![holds; 5000]);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! A request travels like this: [`Memory`] takes the use and the rules → [`decide`] picks a kind
 //! and says why → [`ladder`] asks the [`source`] for it, and steps down when that
-//! fails → the result is a [`Block`](block::Block) with its [`Placement`], which a typed
+//! fails → the result is a [`Block`] with its [`Placement`], which a typed
 //! buffer wraps. When the buffer goes away, the block waits in [`retire`] for the device, then
 //! goes back to the source. A pool is another source: nothing else has to change for it.
 

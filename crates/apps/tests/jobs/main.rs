@@ -1,0 +1,4 @@
+//! Tests of the jobs.
+
+#[cfg(test)]
+mod on_devices;
