@@ -44,6 +44,7 @@ pub mod measure;
 pub mod memory;
 pub mod misuse;
 pub mod platform;
+pub mod pool;
 pub mod probe;
 mod registry;
 pub mod stream;

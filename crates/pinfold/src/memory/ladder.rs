@@ -78,10 +78,12 @@ pub(super) fn acquire(
         if rules.strict && rung.kind != kind {
             break;
         }
-        let attempt = if rung.in_pieces {
-            memory.source.acquire_host_in_pieces(rung.kind, bytes)
-        } else {
-            memory.source.acquire_host(rung.kind, bytes)
+        let attempt = match memory.source.acquire_cached(rung.kind, bytes) {
+            Some(raw) => Ok(raw),
+            None => {
+                memory.collect()?;
+                fresh(memory, *rung, bytes)
+            }
         };
         match attempt {
             Ok(raw) => {
@@ -110,6 +112,16 @@ pub(super) fn acquire(
         site,
     };
     Err(Error::HostMemory(Box::new(error)))
+}
+
+/// Memory that is not at hand: from the driver, or when some comes back.
+fn fresh(memory: &MemoryInner, rung: Rung, bytes: u64) -> Result<RawBlock, DriverError> {
+    if rung.in_pieces {
+        return memory.source.acquire_host_in_pieces(rung.kind, bytes);
+    }
+    // A device that is lost meanwhile is found by the next request.
+    let reclaim = || drop(memory.collect());
+    memory.source.acquire_host(rung.kind, bytes, &reclaim)
 }
 
 fn step(rung: Rung, error: &DriverError) -> LadderStep {

@@ -11,6 +11,7 @@ mod decide;
 mod ladder;
 mod placement;
 mod plain;
+mod pooled;
 pub(crate) mod register;
 mod retire;
 pub(crate) mod source;
@@ -27,6 +28,7 @@ use crate::buffer::{
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Refused, Result};
+use crate::pool::{PoolOptions, PoolStats};
 use block::Block;
 use parking_lot::Mutex;
 use pinfold_model::MemoryKind;
@@ -94,9 +96,26 @@ impl Memory {
         one_platform.then(|| Self::over(devices.to_vec()))
     }
 
+    /// Memory over a pool: page-locked requests are served from segments that the pool has, in
+    /// nanoseconds and without the driver, and idle segments go back. `None` as in
+    /// [`for_devices`](Self::for_devices).
+    pub fn pooled(devices: &[Device], options: &PoolOptions) -> Option<Self> {
+        let plain = Self::for_devices(devices)?;
+        let source = pooled::PooledSource::new(devices, options);
+        Some(Self::with_source(
+            plain.inner.devices.clone(),
+            Box::new(source),
+        ))
+    }
+
     fn over(devices: Vec<Device>) -> Self {
+        let source = Box::new(plain::PlainSource::new(&devices));
+        Self::with_source(devices, source)
+    }
+
+    fn with_source(devices: Vec<Device>, source: Box<dyn BlockSource>) -> Self {
         let inner = MemoryInner {
-            source: Box::new(plain::PlainSource::new(&devices)),
+            source,
             devices,
             retired: Retired::default(),
             counters: Counters::default(),
@@ -308,6 +327,22 @@ impl Memory {
         self.inner.collect()
     }
 
+    /// Gives idle page-locked memory back to the system until at most so many bytes are
+    /// page-locked. Without a pool nothing idles, and this does nothing.
+    ///
+    /// # Errors
+    /// As [`collect`](Self::collect), which is done first.
+    pub fn trim(&self, target_bytes: u64) -> Result<()> {
+        self.collect()?;
+        self.inner.source.trim(target_bytes);
+        Ok(())
+    }
+
+    /// The books of the pools of cached and of write-combined memory; `None` without pools.
+    pub fn pool_stats(&self) -> Option<[PoolStats; 2]> {
+        self.inner.source.pool_stats()
+    }
+
     /// Bytes and counts by kind, exact at this moment.
     pub fn stats(&self) -> MemoryStats {
         self.inner.counters.snapshot(self.inner.retired.bytes())
@@ -320,7 +355,6 @@ impl Memory {
         if let Some(kind) = self.rules.kind.filter(|kind| !usage.allows(*kind)) {
             return Err(Error::KindNotAllowed { kind, usage });
         }
-        self.collect()?;
         let decision = decide::decide(usage, &self.inner, self.rules.kind);
         let (raw, placement) = ladder::acquire(&self.inner, decision, bytes, self.rules, site)?;
         Ok(Block::new(self.inner.clone(), raw, placement))
@@ -329,7 +363,9 @@ impl Memory {
 
 impl MemoryInner {
     fn collect(&self) -> Result<()> {
-        self.retired.collect(&*self.source, &self.counters)
+        let outcome = self.retired.collect(&*self.source, &self.counters);
+        self.source.tick();
+        outcome
     }
 }
 

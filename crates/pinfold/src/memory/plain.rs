@@ -158,7 +158,12 @@ impl PlainSource {
 }
 
 impl BlockSource for PlainSource {
-    fn acquire_host(&self, kind: MemoryKind, bytes: u64) -> Result<RawBlock, DriverError> {
+    fn acquire_host(
+        &self,
+        kind: MemoryKind,
+        bytes: u64,
+        _reclaim: &dyn Fn(),
+    ) -> Result<RawBlock, DriverError> {
         if kind != MemoryKind::Pageable {
             return self.driver_block(kind, bytes);
         }
@@ -287,11 +292,11 @@ impl BlockSource for PlainSource {
     }
 }
 
-fn is_mapped(kind: MemoryKind) -> bool {
+pub(super) fn is_mapped(kind: MemoryKind) -> bool {
     matches!(kind, MemoryKind::Mapped | MemoryKind::MappedWriteCombined)
 }
 
-fn is_write_combined(kind: MemoryKind) -> bool {
+pub(super) fn is_write_combined(kind: MemoryKind) -> bool {
     matches!(
         kind,
         MemoryKind::WriteCombined | MemoryKind::MappedWriteCombined

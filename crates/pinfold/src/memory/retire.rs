@@ -3,16 +3,24 @@
 use super::source::{BlockSource, RawBlock};
 use super::stats::Counters;
 use crate::error::Result;
-use crate::stream::order::UseLog;
+use crate::stream::order::{StreamOrder, UseLog};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// How many blocks may be added before the device is asked again.
+const COLLECT_EVERY: u32 = 32;
 
 /// Blocks that wait for the device, each with the uses that it waits for. They are looked at in
 /// any order: a stream that is stuck holds up only its own blocks.
+///
+/// Adding one asks the device nothing. Every so many, and whenever memory is wanted that is not at
+/// hand, each stream that blocks wait for is asked once, whatever their number.
 #[derive(Default)]
 pub(crate) struct Retired {
     waiting: Mutex<Vec<(RawBlock, UseLog)>>,
     bytes: AtomicU64,
+    added: AtomicU32,
 }
 
 impl Retired {
@@ -29,37 +37,35 @@ impl Retired {
         source: &dyn BlockSource,
         counters: &Counters,
     ) {
-        if uses.is_empty() || matches!(uses.is_done(), Ok(true)) {
+        if uses.is_known_done() {
             release(block, source, counters);
             return;
         }
-        // Without marks the wait would only end with later work of the streams. Where none can be
-        // made it ends so: later, never earlier.
-        let _ = uses.mark();
         self.bytes.fetch_add(block.held_bytes, Ordering::Relaxed);
         self.waiting.lock().push((block, uses));
+        if self.added.fetch_add(1, Ordering::Relaxed) + 1 >= COLLECT_EVERY {
+            // What fails here fails again where somebody can be told.
+            let _ = self.collect(source, counters);
+        }
     }
 
     /// Releases what the device has finished with.
+    ///
+    /// # Errors
+    /// Where a device is lost; its blocks stay.
     pub(crate) fn collect(&self, source: &dyn BlockSource, counters: &Counters) -> Result<()> {
         if self.bytes() == 0 {
             return Ok(());
         }
+        self.added.store(0, Ordering::Relaxed);
         let waiting = std::mem::take(&mut *self.waiting.lock());
-        let mut kept = Vec::new();
-        let mut outcome = Ok(());
-        for (block, uses) in waiting {
-            match uses.is_done() {
-                Ok(true) => {
-                    self.bytes.fetch_sub(block.held_bytes, Ordering::Relaxed);
-                    release(block, source, counters);
-                }
-                Ok(false) => kept.push((block, uses)),
-                Err(error) => {
-                    kept.push((block, uses));
-                    outcome = Err(error);
-                }
-            }
+        let outcome = ask_each_stream(&waiting);
+        let (done, mut kept): (Vec<_>, Vec<_>) = waiting
+            .into_iter()
+            .partition(|(_, uses)| uses.is_known_done());
+        for (block, _) in done {
+            self.bytes.fetch_sub(block.held_bytes, Ordering::Relaxed);
+            release(block, source, counters);
         }
         self.waiting.lock().append(&mut kept);
         outcome
@@ -77,6 +83,29 @@ impl Retired {
             release(block, source, counters);
         }
     }
+}
+
+/// Asks each stream that blocks wait for how far it is, and sees to it that later work of the
+/// stream does not prolong the wait.
+fn ask_each_stream(waiting: &[(RawBlock, UseLog)]) -> Result<()> {
+    let mut last: Vec<(&Arc<StreamOrder>, u64)> = Vec::new();
+    for (order, place) in waiting.iter().flat_map(|(_, uses)| uses.pending()) {
+        match last.iter_mut().find(|(o, _)| Arc::ptr_eq(o, order)) {
+            Some((_, latest)) => *latest = place.max(*latest),
+            None => last.push((order, place)),
+        }
+    }
+    let mut outcome = Ok(());
+    for (order, place) in last {
+        // Every stream, also after a failure. Where no mark can be made the wait ends with later
+        // work: later, never earlier.
+        let asked = order.look();
+        if asked.is_ok() {
+            let _ = order.mark_pending(place);
+        }
+        outcome = outcome.and(asked);
+    }
+    outcome
 }
 
 fn release(block: RawBlock, source: &dyn BlockSource, counters: &Counters) {

@@ -2,6 +2,8 @@
 
 use crate::device::Device;
 use crate::error::Result;
+use crate::pool::PoolStats;
+use crate::pool::core::Slot;
 use pinfold_hal::{DeviceAddr, DeviceId, DriverError, HostAddr};
 use pinfold_model::MemoryKind;
 use smallvec::SmallVec;
@@ -14,7 +16,19 @@ pub(crate) trait BlockSource: Send + Sync {
     ///
     /// # Errors
     /// The driver's or the system's answer; nothing is left behind.
-    fn acquire_host(&self, kind: MemoryKind, bytes: u64) -> Result<RawBlock, DriverError>;
+    ///
+    /// Where it waits for memory to come back, `reclaim` is called again and again to help.
+    fn acquire_host(
+        &self,
+        kind: MemoryKind,
+        bytes: u64,
+        reclaim: &dyn Fn(),
+    ) -> Result<RawBlock, DriverError>;
+
+    /// The same, where it can be had at once without asking anybody.
+    fn acquire_cached(&self, _kind: MemoryKind, _bytes: u64) -> Option<RawBlock> {
+        None
+    }
 
     /// Host memory of this kind made of several smaller pieces that lie side by side.
     ///
@@ -34,6 +48,17 @@ pub(crate) trait BlockSource: Send + Sync {
 
     /// Takes a block back that no device uses any more. A failure is the source's to note.
     fn release(&self, block: RawBlock);
+
+    /// Gives idle memory back to the system until at most so many bytes are page-locked.
+    fn trim(&self, _target_bytes: u64) {}
+
+    /// Called every now and then, to give back what has been idle for long.
+    fn tick(&self) {}
+
+    /// The books of the pools of cached and of write-combined memory, where there are any.
+    fn pool_stats(&self) -> Option<[PoolStats; 2]> {
+        None
+    }
 }
 
 /// A piece of memory and how to give it back. Plain data: whoever holds it keeps the rules.
@@ -72,6 +97,8 @@ pub(crate) enum Origin {
     Registered,
     /// Device memory.
     Device(DeviceAddr),
+    /// A pool's.
+    Pooled(Slot),
 }
 
 impl RawBlock {

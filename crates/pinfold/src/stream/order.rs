@@ -44,6 +44,8 @@ impl Drop for Mark {
     }
 }
 
+/// How many marks one look asks for.
+const LOOKS_MAX: usize = 8;
 /// More marks than this are never kept: the oldest ones are waited for.
 const MARKS_MAX: usize = 4096;
 
@@ -155,6 +157,14 @@ impl StreamOrder {
         Ok(())
     }
 
+    /// Waits for everything enqueued so far by way of the whole device.
+    fn settle(&self) -> Result<()> {
+        let tail = self.tail.load(Ordering::Acquire);
+        self.device.settle()?;
+        self.finished(tail);
+        Ok(())
+    }
+
     /// True once the place is done. Never waits.
     pub(crate) fn is_done(&self, place: u64) -> Result<bool> {
         if self.done.load(Ordering::Acquire) >= place {
@@ -186,6 +196,37 @@ impl StreamOrder {
             self.finished(tail);
         }
         Ok(idle)
+    }
+
+    /// True where the place is known to be done. Asks nobody.
+    pub(crate) fn is_known_done(&self, place: u64) -> bool {
+        self.done.load(Ordering::Acquire) >= place
+    }
+
+    /// Asks the device how far it is: whether it has done everything, else which of the oldest
+    /// marks it has passed.
+    pub(crate) fn look(&self) -> Result<()> {
+        if self.is_idle()? {
+            return Ok(());
+        }
+        for _ in 0..LOOKS_MAX {
+            let oldest = self.marks.lock().front().cloned();
+            let Some((place, mark)) = oldest else { break };
+            let reached = self.device.driver().event_query(mark.event);
+            if !reached.map_err(Error::driver("asking for the device"))? {
+                break;
+            }
+            self.finished(place);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that there is a mark behind a place that is not done.
+    pub(crate) fn mark_pending(&self, place: u64) -> Result<()> {
+        if !self.is_known_done(place) {
+            self.mark(place)?;
+        }
+        Ok(())
     }
 
     fn find(&self, place: u64) -> Option<Arc<Mark>> {
@@ -311,7 +352,7 @@ impl UseLog {
         let mut outcome = Ok(());
         for u in self.all() {
             let settled = match u.order.wait_for(u.place) {
-                Err(error) if !error.device_is_lost() => u.order.device.settle(),
+                Err(error) if !error.device_is_lost() => u.order.settle(),
                 waited => waited,
             };
             match settled {
@@ -333,20 +374,15 @@ impl UseLog {
         Ok(true)
     }
 
-    /// Makes sure that every use has a mark, so that later work does not prolong the wait.
-    pub(crate) fn mark(&self) -> Result<()> {
-        for u in self
-            .all()
-            .filter(|u| u.order.done.load(Ordering::Acquire) < u.place)
-        {
-            u.order.mark(u.place)?;
-        }
-        Ok(())
+    /// Uses that are not known to be done: streams, and places in them.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (&Arc<StreamOrder>, u64)> {
+        let pending = self.all().filter(|u| !u.order.is_known_done(u.place));
+        pending.map(|u| (&u.order, u.place))
     }
 
-    /// True where no device has used the block since the last wait.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.write.is_none() && self.reads.is_empty()
+    /// True where all uses are known to be done. Asks nobody.
+    pub(crate) fn is_known_done(&self) -> bool {
+        self.all().all(|u| u.order.is_known_done(u.place))
     }
 
     fn all(&self) -> impl Iterator<Item = &Use> {

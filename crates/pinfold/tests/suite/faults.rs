@@ -50,11 +50,12 @@ struct Bench {
     platform: Platform,
     driver: Arc<Hooked<Faulty>>,
     sim: Arc<Sim>,
+    pooled: bool,
     context: String,
 }
 
 impl Bench {
-    fn new(options: &SimOptions, policy: Policy, plan: &str) -> Self {
+    fn new(options: &SimOptions, policy: Policy, pooled: bool, plan: &str) -> Self {
         let sim = Machine::new(options.clone(), policy).sim;
         let lost = sim.clone();
         let lose = move |device| lost.lose_device(device);
@@ -64,13 +65,18 @@ impl Bench {
             platform: Platform::with_driver(driver.clone()),
             driver,
             sim,
-            context: format!("`{plan}` under {policy}"),
+            pooled,
+            context: format!("`{plan}` under {policy}, pooled: {pooled}"),
         }
     }
 
     fn run(&self, scenario: Scenario, attempts: u32) -> Result<()> {
         let platform = &self.platform;
-        scenario(&Run { platform, attempts })
+        scenario(&Run {
+            platform,
+            attempts,
+            pooled: self.pooled,
+        })
     }
 
     /// No rule was broken; and what is left.
@@ -104,8 +110,8 @@ impl Bench {
 }
 
 /// How many calls a scenario makes that a plan can refuse.
-fn calls(options: &SimOptions, policy: Policy, scenario: Scenario) -> u64 {
-    let bench = Bench::new(options, policy, "");
+fn calls(options: &SimOptions, policy: Policy, pooled: bool, scenario: Scenario) -> u64 {
+    let bench = Bench::new(options, policy, pooled, "");
     if let Err(error) = bench.run(scenario, 1) {
         bench.fail("fails without a fault", Some(error));
     }
@@ -113,21 +119,31 @@ fn calls(options: &SimOptions, policy: Policy, scenario: Scenario) -> u64 {
     bench.driver.hook().asked_any()
 }
 
-/// The whole of it for one scenario.
+/// The whole of it for one scenario, over plain memory and over a pool.
 fn a_fault_at_every_call(options: SimOptions, scenario: Scenario) {
     for policy in POLICIES {
-        let count = calls(&options, policy, scenario);
-        for n in 1..=count {
-            for code in PLAIN {
-                let bench = Bench::new(&options, policy, &format!("any#{n}:{code:?}"));
-                gives_up_cleanly(&bench, scenario, code);
-                let bench = Bench::new(&options, policy, &format!("any#{n}:{code:?}"));
-                tries_again(&bench, scenario);
-            }
-            for code in STICKY {
-                let bench = Bench::new(&options, policy, &format!("any#{n}:{code:?}"));
-                loses_the_device(&bench, scenario);
-            }
+        a_fault_at_every_call_under(&options, policy, false, scenario);
+    }
+    for policy in [Policy::Eager, Policy::Lazy] {
+        a_fault_at_every_call_under(&options, policy, true, scenario);
+    }
+}
+
+fn a_fault_at_every_call_under(
+    options: &SimOptions,
+    policy: Policy,
+    pooled: bool,
+    scenario: Scenario,
+) {
+    let bench =
+        |n: u64, code: ErrorCode| Bench::new(options, policy, pooled, &format!("any#{n}:{code:?}"));
+    for n in 1..=calls(options, policy, pooled, scenario) {
+        for code in PLAIN {
+            gives_up_cleanly(&bench(n, code), scenario, code);
+            tries_again(&bench(n, code), scenario);
+        }
+        for code in STICKY {
+            loses_the_device(&bench(n, code), scenario);
         }
     }
 }
@@ -263,14 +279,18 @@ fn a_refused_release_leaks_what_it_was_for_and_nothing_else() {
     let releases = Call::ALL.iter().filter(|call| call.is_release());
     for &call in releases {
         let mut refused = 0;
-        for (scenario, devices) in scenarios {
+        let pools = [false, true];
+        let all = scenarios
+            .iter()
+            .flat_map(|s| pools.map(|pooled| (s, pooled)));
+        for (&(scenario, devices), pooled) in all {
             let options = options().devices(devices);
             let count = |bench: &Bench| bench.driver.hook().asked().get(&call).copied();
-            let bench = Bench::new(&options, Policy::Lazy, "");
+            let bench = Bench::new(&options, Policy::Lazy, pooled, "");
             bench.run(scenario, 1).unwrap();
             for n in 1..=count(&bench).unwrap_or(0) {
                 let plan = format!("{call}#{n}:InvalidValue");
-                let bench = Bench::new(&options, Policy::Lazy, &plan);
+                let bench = Bench::new(&options, Policy::Lazy, pooled, &plan);
                 let outcome = bench.run(scenario, 1);
                 bench.check_one_injected();
                 // Only whoever asked for the memory back hears of it.
@@ -295,7 +315,12 @@ fn a_refused_release_leaks_what_it_was_for_and_nothing_else() {
 
 #[test]
 fn memory_that_the_driver_keeps_page_locked_is_never_given_back_as_ordinary() {
-    let bench = Bench::new(&options(), Policy::Lazy, "host-unregister~1@0:Unknown");
+    let bench = Bench::new(
+        &options(),
+        Policy::Lazy,
+        false,
+        "host-unregister~1@0:Unknown",
+    );
     let memory = Memory::new(&bench.platform.device(0).unwrap());
     let owned = memory.register(vec![1u8; LEN]).unwrap();
     assert!(owned.into_inner().is_err());
@@ -311,7 +336,7 @@ const EVERY_WAIT_REFUSED: &str = "stream-synchronize~1@0:Unknown,event-synchroni
 fn what_cannot_be_waited_for_is_leaked() {
     // Large, so that it is still in flight when everything goes away.
     const LARGE: usize = 4 << 20;
-    let bench = Bench::new(&options(), Policy::Lazy, EVERY_WAIT_REFUSED);
+    let bench = Bench::new(&options(), Policy::Lazy, false, EVERY_WAIT_REFUSED);
     let device = bench.platform.device(0).unwrap();
     let memory = Memory::new(&device);
     let stream = device.stream().unwrap();
@@ -341,7 +366,7 @@ fn a_borrow_never_ends_while_the_device_may_use_the_memory() {
         assert!(!text.contains("went on"), "{text}");
         return;
     }
-    let bench = Bench::new(&options(), Policy::Lazy, EVERY_WAIT_REFUSED);
+    let bench = Bench::new(&options(), Policy::Lazy, false, EVERY_WAIT_REFUSED);
     let device = bench.platform.device(0).unwrap();
     let memory = Memory::new(&device);
     let stream = device.stream().unwrap();

@@ -2,6 +2,7 @@
 
 use pinfold::buffer::HandOver;
 use pinfold::kernels::dot::Dot;
+use pinfold::pool::PoolOptions;
 use pinfold::{Device, Error, EventKind, Memory, MemoryKind, Platform, Refused, Result, Stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +15,7 @@ pub(super) const LEN: usize = 3000;
 pub(super) struct Run<'a> {
     pub(super) platform: &'a Platform,
     pub(super) attempts: u32,
+    pub(super) pooled: bool,
 }
 
 impl Run<'_> {
@@ -41,11 +43,18 @@ impl Run<'_> {
         self.step(|| self.platform.device(index))
     }
 
+    fn memory(&self, devices: &[Device]) -> Memory {
+        match self.pooled {
+            true => Memory::pooled(devices, &PoolOptions::default()).unwrap(),
+            false => Memory::for_devices(devices).unwrap(),
+        }
+    }
+
     /// A device with a stream and memory.
     fn one(&self) -> Result<(Device, Stream, Memory)> {
         let device = self.device(0)?;
         let stream = self.step(|| device.stream())?;
-        let memory = Memory::new(&device);
+        let memory = self.memory(&[device.clone()]);
         Ok((device, stream, memory))
     }
 }
@@ -161,7 +170,7 @@ pub(super) fn registered(run: &Run<'_>) -> Result<()> {
 
 pub(super) fn two_devices(run: &Run<'_>) -> Result<()> {
     let (a, b) = (run.device(0)?, run.device(1)?);
-    let memory = Memory::for_devices(&[a.clone(), b.clone()]).unwrap();
+    let memory = run.memory(&[a.clone(), b.clone()]);
     let (on_a, on_b) = (run.step(|| a.stream())?, run.step(|| b.stream())?);
     let mut from = run.step(|| memory.device_on::<u32>(&a, LEN))?;
     let mut to = run.step(|| memory.device_on::<u32>(&b, LEN))?;

@@ -1,0 +1,154 @@
+//! How much may be page-locked, and who has it.
+
+use super::options::{PoolOptions, WhenFull};
+use parking_lot::{Condvar, Mutex};
+use pinfold_machine::Machine;
+use std::time::Instant;
+
+/// Counts the page-locked bytes of a pool.
+pub(super) struct Budget {
+    fixed_bytes: Option<u64>,
+    when_full: WhenFull,
+    state: Mutex<State>,
+    /// Told when bytes come back, to the budget or to the pool.
+    came_back: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    reserved_bytes: u64,
+    peak_bytes: u64,
+    /// Grows with everything that comes back.
+    returns: u64,
+}
+
+/// Why no more may be page-locked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OverBudget {
+    /// What was asked for.
+    pub(super) bytes: u64,
+    /// What is left.
+    pub(super) left_bytes: u64,
+    /// What sets the limit.
+    pub(super) limit: String,
+}
+
+impl Budget {
+    pub(super) fn new(options: &PoolOptions) -> Self {
+        Budget {
+            fixed_bytes: options.budget_bytes,
+            when_full: options.when_full,
+            state: Mutex::default(),
+            came_back: Condvar::new(),
+        }
+    }
+
+    /// Page-locked bytes now, and the most there were.
+    pub(super) fn reserved_and_peak_bytes(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.reserved_bytes, state.peak_bytes)
+    }
+
+    /// Takes so many bytes of the budget.
+    pub(super) fn reserve(&self, bytes: u64) -> Result<(), OverBudget> {
+        // The machine is read outside of the lock: it takes a millisecond.
+        let headroom = match self.fixed_bytes {
+            Some(_) => None,
+            None => Some(Machine::read().pin_headroom()),
+        };
+        let mut state = self.state.lock();
+        let (left_bytes, limit) = match (self.fixed_bytes, headroom) {
+            (Some(fixed), _) => {
+                let left = fixed.saturating_sub(state.reserved_bytes);
+                let limit = format!("the pool's budget of {}", crate::Bytes(fixed));
+                (left, limit)
+            }
+            (None, Some(headroom)) => (headroom.bytes, headroom.reason),
+            (None, None) => (0, String::new()),
+        };
+        if bytes > left_bytes {
+            return Err(OverBudget {
+                bytes,
+                left_bytes,
+                limit,
+            });
+        }
+        state.reserved_bytes += bytes;
+        state.peak_bytes = state.peak_bytes.max(state.reserved_bytes);
+        Ok(())
+    }
+
+    /// Gives bytes back.
+    pub(super) fn refund(&self, bytes: u64) {
+        self.state.lock().reserved_bytes -= bytes;
+        self.memory_came_back();
+    }
+
+    /// Wakes whoever waits for memory.
+    pub(super) fn memory_came_back(&self) {
+        self.state.lock().returns += 1;
+        self.came_back.notify_all();
+    }
+
+    /// How often memory came back so far.
+    pub(super) fn returns(&self) -> u64 {
+        self.state.lock().returns
+    }
+
+    /// When a request that begins now has to be over; `None` where it must not wait.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.when_full {
+            WhenFull::Fail => None,
+            WhenFull::Wait(limit) => Instant::now().checked_add(limit),
+        }
+    }
+
+    /// Waits until memory has come back since `seen`, or until then.
+    pub(super) fn wait(&self, seen: u64, until: Instant) {
+        let mut state = self.state.lock();
+        while state.returns == seen {
+            if self.came_back.wait_until(&mut state, until).timed_out() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn budget(bytes: u64) -> Budget {
+        Budget::new(&PoolOptions {
+            budget_bytes: Some(bytes),
+            ..PoolOptions::default()
+        })
+    }
+
+    #[test]
+    fn a_budget_is_never_exceeded_and_comes_back() {
+        let budget = budget(100);
+        budget.reserve(60).unwrap();
+        let over = budget.reserve(41).unwrap_err();
+        assert_eq!((over.bytes, over.left_bytes), (41, 40));
+        budget.reserve(40).unwrap();
+        budget.refund(60);
+        assert_eq!(budget.reserved_and_peak_bytes(), (40, 100));
+        budget.reserve(60).unwrap();
+        assert!(budget.reserve(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn a_wait_ends_when_memory_comes_back_or_in_time() {
+        let budget = budget(100);
+        let seen = budget.returns();
+        budget.wait(seen, Instant::now() + Duration::from_millis(1));
+        assert_eq!(budget.returns(), seen);
+        std::thread::scope(|scope| {
+            scope.spawn(|| budget.memory_came_back());
+            budget.wait(seen, Instant::now() + Duration::from_secs(60));
+        });
+        assert_eq!(budget.returns(), seen + 1);
+    }
+}

@@ -1,0 +1,173 @@
+//! Page-locked memory that is instant, exact, bounded and given back.
+//!
+//! Getting page-locked memory from the driver costs half a millisecond and more. A [`Pool`] gets it
+//! in large segments, gives parts of them out in nanoseconds, and gives idle segments back.
+//!
+//! [`options`] how far it may grow · `core` requests, growth, shrinking · `local` the caches of
+//! threads · `segments` and `prefault` where memory comes from · `budget` how much there may be ·
+//! `stats` the books. Which bytes are whose is arithmetic, and in a crate of its own:
+//! `pinfold-pool`.
+
+mod budget;
+pub(crate) mod core;
+mod local;
+pub mod options;
+mod prefault;
+mod segments;
+mod stats;
+
+pub use options::{PoolOptions, WhenFull};
+pub use stats::PoolStats;
+
+use self::core::{Core, Slot};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use segments::Make;
+use std::fmt;
+use std::sync::Arc;
+
+/// A pool of page-locked memory for one device, or for several. Cheap to clone.
+///
+/// Nothing is page-locked before the first block is asked for.
+#[derive(Clone)]
+pub struct Pool {
+    core: Arc<Core>,
+    devices: Vec<Device>,
+}
+
+/// Page-locked bytes of a pool, given back when dropped. What they hold at first is not specified.
+///
+/// Its bytes are the host's alone: to let a device use pooled memory, take typed buffers from a
+/// [`Memory`](crate::Memory) over the pool.
+pub struct PoolBlock<'p> {
+    pool: &'p Pool,
+    slot: Slot,
+}
+
+/// A pool of memory that processors cache: page-locked where it lies, which is ten times faster
+/// than the driver's own allocation, or by that where devices cannot register memory.
+pub(crate) fn cached(devices: &[Device], options: &PoolOptions) -> Arc<Core> {
+    let registers = |d: &Device| d.info().capabilities.host_register;
+    let make = match devices.iter().all(registers) {
+        true => Make::Registered,
+        false => Make::Allocated {
+            write_combined: false,
+        },
+    };
+    Core::new(devices, make, options)
+}
+
+/// A pool of write-combined memory, which only the driver can make.
+pub(crate) fn write_combined(devices: &[Device], options: &PoolOptions) -> Arc<Core> {
+    let make = Make::Allocated {
+        write_combined: true,
+    };
+    Core::new(devices, make, options)
+}
+
+impl Pool {
+    /// A pool for these devices; `None` for an empty list.
+    pub fn new(devices: &[Device], options: &PoolOptions) -> Option<Self> {
+        devices.first()?;
+        Some(Pool {
+            core: cached(devices, options),
+            devices: devices.to_vec(),
+        })
+    }
+
+    /// A block of so many bytes, aligned to 64 bytes.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] where the budget or the driver does not allow it.
+    #[inline]
+    pub fn take(&self, bytes: u64) -> Result<PoolBlock<'_>> {
+        let slot = self.slot(bytes)?;
+        Ok(PoolBlock { pool: self, slot })
+    }
+
+    #[inline]
+    fn slot(&self, bytes: u64) -> Result<Slot> {
+        if bytes == 0 {
+            return Ok(Slot {
+                addr: 0,
+                requested_bytes: 0,
+                held_bytes: 0,
+            });
+        }
+        self.core
+            .take(bytes, &|| ())
+            .or_else(|error| self.first_use(bytes, error))
+    }
+
+    /// The first request opens the devices; it is the only one that fails for that reason.
+    #[cold]
+    fn first_use(&self, bytes: u64, error: pinfold_hal::DriverError) -> Result<Slot> {
+        let getting = Error::driver("getting page-locked memory from the pool");
+        if error.code != pinfold_hal::ErrorCode::InvalidContext {
+            return Err(getting(error));
+        }
+        self.devices.iter().try_for_each(Device::ensure_open)?;
+        self.core.take(bytes, &|| ()).map_err(getting)
+    }
+
+    /// Makes sure that so many bytes in a row are page-locked and free.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn reserve(&self, bytes: u64) -> Result<()> {
+        self.devices.iter().try_for_each(Device::ensure_open)?;
+        let reserved = self.core.reserve(bytes);
+        reserved.map_err(Error::driver("reserving page-locked memory"))
+    }
+
+    /// Gives idle memory back to the system until at most so many bytes are page-locked. Memory in
+    /// the caches of other threads goes back once they use the pool again, or end.
+    pub fn trim(&self, target_bytes: u64) {
+        self.core.trim(target_bytes);
+    }
+
+    /// The books.
+    pub fn stats(&self) -> PoolStats {
+        self.core.stats()
+    }
+}
+
+impl PoolBlock<'_> {
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.slot.requested_bytes as usize
+    }
+
+    /// True for none.
+    pub fn is_empty(&self) -> bool {
+        self.slot.requested_bytes == 0
+    }
+
+    /// Host address, for code that talks to the driver itself.
+    pub fn addr(&self) -> u64 {
+        self.slot.addr
+    }
+}
+
+impl Drop for PoolBlock<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.slot.requested_bytes > 0 {
+            self.pool.core.give_back(self.slot);
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("stats", &self.stats())
+            .finish()
+    }
+}
+
+impl fmt::Debug for PoolBlock<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PoolBlock({:#x}, {} bytes)", self.slot.addr, self.len())
+    }
+}

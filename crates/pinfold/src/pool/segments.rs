@@ -1,0 +1,204 @@
+//! Segments: where a pool's memory comes from, and how it goes back.
+
+use super::prefault::prefault;
+use crate::device::Device;
+use memmap2::{Advice, MmapMut, MmapOptions};
+use pinfold_hal::{
+    DeviceAddr, DeviceId, DriverError, ErrorCode, HostAddr, HostAllocFlags, RegisterFlags,
+};
+use smallvec::SmallVec;
+
+/// Segments begin on a huge page, and are whole ones.
+pub(super) const SEGMENT_ALIGN_BYTES: u64 = 2 << 20;
+
+/// How segments are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Make {
+    /// Mapped from the system, touched by several threads, registered chunk by chunk.
+    Registered,
+    /// By the driver.
+    Allocated {
+        /// Whether processors write it combined, and read it uncached.
+        write_combined: bool,
+    },
+}
+
+/// Page-locked memory of one mapping or allocation.
+pub(super) struct Segment {
+    pub(super) base: HostAddr,
+    pub(super) bytes: u64,
+    /// Where each device sees its first byte, where that is not where the host does.
+    pub(super) device: SmallVec<[(DeviceId, DeviceAddr); 1]>,
+    backing: Backing,
+}
+
+enum Backing {
+    /// Starts of the registrations; the mapping holds them, and a part before the first.
+    Mapping {
+        starts: Vec<HostAddr>,
+        map: MmapMut,
+    },
+    Driver,
+}
+
+/// Makes and unmakes segments for a set of devices.
+pub(super) struct Maker {
+    devices: Vec<Device>,
+    make: Make,
+}
+
+impl Maker {
+    pub(super) fn new(devices: &[Device], make: Make) -> Self {
+        Maker {
+            devices: devices.to_vec(),
+            make,
+        }
+    }
+
+    pub(super) fn make(&self, bytes: u64) -> Result<Segment, DriverError> {
+        match self.make {
+            Make::Registered => self.map_and_register(bytes),
+            Make::Allocated { write_combined } => self.allocate(bytes, write_combined),
+        }
+    }
+
+    fn first(&self) -> &Device {
+        &self.devices[0]
+    }
+
+    fn mapped(&self) -> bool {
+        let can = |d: &Device| d.info().capabilities.can_map_host_memory;
+        self.devices.iter().all(can)
+    }
+
+    fn map_and_register(&self, bytes: u64) -> Result<Segment, DriverError> {
+        let no_memory = |e: std::io::Error| {
+            DriverError::with_detail(ErrorCode::OutOfMemory, "mmap", e.to_string())
+        };
+        let length = usize::try_from(bytes + SEGMENT_ALIGN_BYTES)
+            .map_err(|_| no_memory(std::io::ErrorKind::OutOfMemory.into()))?;
+        let mut map = MmapOptions::new()
+            .len(length)
+            .map_anon()
+            .map_err(no_memory)?;
+        // A kernel without huge pages refuses, and small ones serve as well, more slowly.
+        let _ = map.advise(Advice::HugePage);
+        let skip = map.as_ptr().align_offset(SEGMENT_ALIGN_BYTES as usize);
+        let memory = &mut map[skip..skip + bytes as usize];
+        let base = HostAddr(memory.as_mut_ptr().expose_provenance());
+        let device = self.first();
+        let flags = RegisterFlags {
+            portable: self.devices.len() > 1,
+            mapped: self.mapped(),
+            read_only: false,
+        };
+        let mut starts = Vec::new();
+        let registered = prefault(memory, |chunk| {
+            let start = base.offset(chunk.start as u64);
+            // SAFETY: the chunk lies in the mapping, which is kept until it is unregistered.
+            unsafe {
+                device
+                    .driver()
+                    .host_register(device.id(), start, chunk.len() as u64, flags)
+            }?;
+            starts.push(start);
+            Ok(())
+        });
+        let backing = Backing::Mapping { starts, map };
+        let segment = Segment {
+            base,
+            bytes,
+            device: SmallVec::new(),
+            backing,
+        };
+        match registered.and_then(|()| self.device_addrs(&segment)) {
+            Ok(device) => Ok(Segment { device, ..segment }),
+            Err(error) => {
+                // Whatever the driver does not let go of stays mapped for ever.
+                let _ = self.unmake(segment);
+                Err(error)
+            }
+        }
+    }
+
+    fn allocate(&self, bytes: u64, write_combined: bool) -> Result<Segment, DriverError> {
+        let flags = HostAllocFlags {
+            portable: self.devices.len() > 1,
+            mapped: self.mapped(),
+            write_combined,
+        };
+        let device = self.first();
+        let base = device.driver().host_alloc(device.id(), bytes, flags)?;
+        let segment = Segment {
+            base,
+            bytes,
+            device: SmallVec::new(),
+            backing: Backing::Driver,
+        };
+        match self.device_addrs(&segment) {
+            Ok(device) => Ok(Segment { device, ..segment }),
+            Err(error) => {
+                let _ = self.unmake(segment);
+                Err(error)
+            }
+        }
+    }
+
+    /// Where devices see the segment, where they do not see it at the host's addresses. All chunks
+    /// have to be in line.
+    fn device_addrs(
+        &self,
+        segment: &Segment,
+    ) -> Result<SmallVec<[(DeviceId, DeviceAddr); 1]>, DriverError> {
+        if !self.mapped() {
+            return Ok(SmallVec::new());
+        }
+        let chunks = match &segment.backing {
+            Backing::Mapping { starts, .. } => starts.as_slice(),
+            Backing::Driver => &[],
+        };
+        let mut found = SmallVec::new();
+        for device in &self.devices {
+            let at = |host| device.driver().device_address(device.id(), host);
+            let base = at(segment.base)?;
+            for chunk in chunks {
+                let offset = (chunk.0 - segment.base.0) as u64;
+                if at(*chunk)? != base.offset(offset) {
+                    return Err(DriverError::with_detail(
+                        ErrorCode::NotSupported,
+                        "cuMemHostGetDevicePointer",
+                        "the chunks of a segment are not side by side for the device",
+                    ));
+                }
+            }
+            if base.0 != segment.base.0 as u64 {
+                found.push((device.id(), base));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Gives a segment back that nobody uses. Where the driver does not let go of all of it, the
+    /// memory stays mapped for ever, and the error tells how much.
+    pub(super) fn unmake(&self, segment: Segment) -> Result<(), u64> {
+        let device = self.first();
+        match segment.backing {
+            Backing::Mapping { starts, map } => {
+                let kept = starts.iter().filter(|start| {
+                    // SAFETY: the chunk was registered by this maker, and nobody uses it.
+                    unsafe { device.driver().host_unregister(device.id(), **start) }.is_err()
+                });
+                if kept.count() > 0 {
+                    std::mem::forget(map);
+                    return Err(segment.bytes);
+                }
+                Ok(())
+            }
+            Backing::Driver => {
+                // SAFETY: the memory came from `host_alloc`, and nobody uses it.
+                let freed = unsafe { device.driver().host_free(device.id(), segment.base) };
+                freed.map_err(|_| segment.bytes)
+            }
+        }
+    }
+}
