@@ -4,6 +4,7 @@ use super::decide::Decision;
 use super::source::RawBlock;
 use super::{LadderStep, MemoryInner, Placement, Rules};
 use crate::error::{Bytes, Error, HostMemoryError, Result};
+use crate::pool::core::POOL;
 use pinfold_hal::{DriverError, ErrorCode};
 use pinfold_machine::Machine;
 use pinfold_model::MemoryKind;
@@ -74,9 +75,13 @@ pub(super) fn acquire(
             .try_for_each(crate::device::Device::ensure_open)?;
     }
     let mut tried = Vec::new();
+    let mut of_the_pool = false;
     for rung in rungs(kind) {
         if rules.strict && rung.kind != kind {
             break;
+        }
+        if rung.in_pieces && !memory.source.cuts_pieces() {
+            continue;
         }
         let attempt = match memory.source.acquire_cached(rung.kind, bytes) {
             Some(raw) => Ok(raw),
@@ -99,10 +104,16 @@ pub(super) fn acquire(
                     source: error,
                 });
             }
-            Err(error) => tried.push(step(*rung, &error)),
+            Err(error) => {
+                of_the_pool = error.call == POOL;
+                tried.push(step(*rung, &error));
+            }
         }
     }
-    let limit = likely_limit(bytes);
+    let limit = match of_the_pool {
+        true => "ask for less, free some, or raise the pool's budget".to_owned(),
+        false => likely_limit(bytes),
+    };
     let error = HostMemoryError {
         bytes,
         wanted: kind,
@@ -126,6 +137,7 @@ fn fresh(memory: &MemoryInner, rung: Rung, bytes: u64) -> Result<RawBlock, Drive
 
 fn step(rung: Rung, error: &DriverError) -> LadderStep {
     let problem = match error.code {
+        ErrorCode::OutOfMemory if error.call == POOL => error.detail.clone(),
         ErrorCode::OutOfMemory => {
             format!("{} cannot have that much ({})", error.call, error.code)
         }

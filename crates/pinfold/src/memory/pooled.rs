@@ -89,17 +89,17 @@ impl BlockSource for PooledSource {
         Some(self.block(kind, slot))
     }
 
-    /// Segments are made of pieces as it is: what is refused here is refused by the pool.
+    /// Segments are made of pieces as it is: what the pool refuses cannot be had in pieces.
+    fn cuts_pieces(&self) -> bool {
+        false
+    }
+
     fn acquire_host_in_pieces(
         &self,
-        _kind: MemoryKind,
-        _bytes: u64,
+        kind: MemoryKind,
+        bytes: u64,
     ) -> Result<RawBlock, DriverError> {
-        Err(DriverError::with_detail(
-            ErrorCode::OutOfMemory,
-            "pool",
-            "the pool takes its memory in pieces already",
-        ))
+        self.plain.acquire_host_in_pieces(kind, bytes)
     }
 
     fn acquire_device(

@@ -41,6 +41,7 @@ impl Retired {
             release(block, source, counters);
             return;
         }
+        uses.unwant();
         self.bytes.fetch_add(block.held_bytes, Ordering::Relaxed);
         self.waiting.lock().push((block, uses));
         if self.added.fetch_add(1, Ordering::Relaxed) + 1 >= COLLECT_EVERY {

@@ -30,6 +30,11 @@ pub(crate) trait BlockSource: Send + Sync {
         None
     }
 
+    /// Whether it may help to ask for several smaller pieces.
+    fn cuts_pieces(&self) -> bool {
+        true
+    }
+
     /// Host memory of this kind made of several smaller pieces that lie side by side.
     ///
     /// # Errors

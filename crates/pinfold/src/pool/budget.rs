@@ -7,7 +7,6 @@ use std::time::Instant;
 
 /// Counts the page-locked bytes of a pool.
 pub(super) struct Budget {
-    fixed_bytes: Option<u64>,
     when_full: WhenFull,
     state: Mutex<State>,
     /// Told when bytes come back, to the budget or to the pool.
@@ -16,6 +15,8 @@ pub(super) struct Budget {
 
 #[derive(Default)]
 struct State {
+    /// The limit, where it is not the machine's.
+    fixed_bytes: Option<u64>,
     reserved_bytes: u64,
     peak_bytes: u64,
     /// Grows with everything that comes back.
@@ -36,9 +37,11 @@ pub(super) struct OverBudget {
 impl Budget {
     pub(super) fn new(options: &PoolOptions) -> Self {
         Budget {
-            fixed_bytes: options.budget_bytes,
             when_full: options.when_full,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                fixed_bytes: options.budget_bytes,
+                ..State::default()
+            }),
             came_back: Condvar::new(),
         }
     }
@@ -49,21 +52,28 @@ impl Budget {
         (state.reserved_bytes, state.peak_bytes)
     }
 
+    /// Sets another limit. What is page-locked beyond it stays until it is given back.
+    pub(super) fn set(&self, fixed_bytes: Option<u64>) {
+        self.state.lock().fixed_bytes = fixed_bytes;
+        self.memory_came_back();
+    }
+
     /// Takes so many bytes of the budget.
     pub(super) fn reserve(&self, bytes: u64) -> Result<(), OverBudget> {
         // The machine is read outside of the lock: it takes a millisecond.
-        let headroom = match self.fixed_bytes {
-            Some(_) => None,
-            None => Some(Machine::read().pin_headroom()),
-        };
+        let fixed = self.state.lock().fixed_bytes;
+        let headroom = fixed.is_none().then(|| Machine::read().pin_headroom());
         let mut state = self.state.lock();
-        let (left_bytes, limit) = match (self.fixed_bytes, headroom) {
+        let (left_bytes, limit) = match (fixed, headroom) {
             (Some(fixed), _) => {
                 let left = fixed.saturating_sub(state.reserved_bytes);
                 let limit = format!("the pool's budget of {}", crate::Bytes(fixed));
                 (left, limit)
             }
-            (None, Some(headroom)) => (headroom.bytes, headroom.reason),
+            (None, Some(headroom)) => {
+                let limit = format!("the machine ({})", headroom.reason);
+                (headroom.bytes, limit)
+            }
             (None, None) => (0, String::new()),
         };
         if bytes > left_bytes {

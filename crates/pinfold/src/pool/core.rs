@@ -18,6 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// Stands for the driver's call where it is the pool that refuses.
+pub(crate) const POOL: &str = "the pool";
 /// The least that a pool grows by.
 const GROWTH_BYTES_MIN: u64 = 4 << 20;
 /// The most that a pool grows by for smaller requests.
@@ -308,6 +310,10 @@ impl Core {
         }
     }
 
+    pub(super) fn set_budget(&self, bytes: Option<u64>) {
+        self.budget.set(bytes);
+    }
+
     /// Adds free memory until so many bytes are free in a row.
     pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Result<(), DriverError> {
         if bytes == 0 {
@@ -446,23 +452,23 @@ enum Problem {
 impl OverBudget {
     fn error(self, why: &str) -> DriverError {
         let what = format!(
-            "{} more, and {} are left: {} ({why}); ask for less, free some, or raise the budget",
-            crate::Bytes(self.bytes),
+            "{} allows {} of the {} more that are needed ({why})",
+            self.limit,
             crate::Bytes(self.left_bytes),
-            self.limit
+            crate::Bytes(self.bytes),
         );
-        DriverError::with_detail(ErrorCode::OutOfMemory, "pool", what)
+        DriverError::with_detail(ErrorCode::OutOfMemory, POOL, what)
     }
 }
 
 fn outrun() -> DriverError {
-    let what = "other threads took all memory that was added; ask again, or raise the budget";
-    DriverError::with_detail(ErrorCode::OutOfMemory, "pool", what)
+    let what = "other threads took all memory that was added; ask again";
+    DriverError::with_detail(ErrorCode::OutOfMemory, POOL, what)
 }
 
 fn too_large(bytes: u64) -> DriverError {
     let what = format!("no address space holds {bytes} bytes");
-    DriverError::with_detail(ErrorCode::OutOfMemory, "pool", what)
+    DriverError::with_detail(ErrorCode::OutOfMemory, POOL, what)
 }
 
 fn flows(slot: &Slot) -> Flows {

@@ -126,6 +126,12 @@ impl Pool {
         self.core.trim(target_bytes);
     }
 
+    /// Sets another budget; see [`PoolOptions::budget_bytes`]. What is page-locked beyond it stays
+    /// until it is given back, and the pool does not grow before that.
+    pub fn set_budget(&self, bytes: Option<u64>) {
+        self.core.set_budget(bytes);
+    }
+
     /// The books.
     pub fn stats(&self) -> PoolStats {
         self.core.stats()
@@ -141,6 +147,30 @@ impl PoolBlock<'_> {
     /// True for none.
     pub fn is_empty(&self) -> bool {
         self.slot.requested_bytes == 0
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        match self.len() {
+            0 => &[],
+            // SAFETY: the slot lies in a segment that lives as long as the pool. Its bytes came from
+            // the system or from earlier use, so they are initialised, and until the slot is given
+            // back they are this block's alone.
+            len => unsafe { std::slice::from_raw_parts(self.start(), len) },
+        }
+    }
+
+    /// The bytes, to write.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        match self.len() {
+            0 => &mut [],
+            // SAFETY: as for reading, and the block is borrowed for as long as the slice lives.
+            len => unsafe { std::slice::from_raw_parts_mut(self.start(), len) },
+        }
+    }
+
+    fn start(&self) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(self.slot.addr as usize)
     }
 
     /// Host address, for code that talks to the driver itself.

@@ -92,6 +92,12 @@ impl StreamOrder {
         self.wanted.fetch_max(place, Ordering::AcqRel);
     }
 
+    /// Says that one who wanted to wait for the place does not any more.
+    fn unwant(&self, place: u64) {
+        let ends = (Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.wanted.compare_exchange(place, 0, ends.0, ends.1);
+    }
+
     /// A mark behind the place, the earliest there is, or a new one behind all there is now.
     pub(crate) fn mark(&self, place: u64) -> Result<Arc<Mark>> {
         if let Some(mark) = self.find(place) {
@@ -331,6 +337,11 @@ impl UseLog {
     /// Says that somebody will wait for all of the uses.
     pub(crate) fn want(&self) {
         self.all().for_each(|u| u.order.want(u.place));
+    }
+
+    /// Says that nobody will wait for any one of the uses.
+    pub(crate) fn unwant(&self) {
+        self.all().for_each(|u| u.order.unwant(u.place));
     }
 
     /// Waits for all uses, and forgets them.

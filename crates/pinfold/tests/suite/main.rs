@@ -13,6 +13,8 @@ mod ladder;
 #[cfg(test)]
 mod order;
 #[cfg(test)]
+mod pool;
+#[cfg(test)]
 mod register;
 #[cfg(test)]
 mod twins;
