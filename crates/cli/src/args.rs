@@ -111,6 +111,18 @@ impl ValueEnum for Color {
 pub enum Command {
     /// Show what this machine is and what limits page-locked memory
     Probe,
+    /// Measure pinfold itself against what the driver offers
+    #[command(
+        arg_required_else_help = true,
+        subcommand_value_name = "WHAT",
+        subcommand_help_heading = "Benchmarks",
+        disable_help_subcommand = true
+    )]
+    Bench {
+        /// The benchmark.
+        #[command(subcommand)]
+        what: Bench,
+    },
     /// Run a job under every strategy, check the results, name the winner
     #[command(
         arg_required_else_help = true,
@@ -123,6 +135,15 @@ pub enum Command {
         #[command(subcommand)]
         job: Job,
     },
+}
+
+/// A benchmark.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// A warm pool: a pair of taking and giving back, threads, work in flight, holes
+    Pool,
+    /// Fresh page-locked memory: the pool's way against the driver's, and copies from both
+    Pin,
 }
 
 /// A job.

@@ -1,13 +1,13 @@
 //! From the command line to an exit code.
 
-use crate::args::{Cli, Color, Command, Common, DEVICE_VARIABLE, Job};
+use crate::args::{Bench, Cli, Color, Command, Common, DEVICE_VARIABLE, Job};
 use crate::output::{self, HtmlFile};
 use crate::print::{Page, Printable};
 use crate::progress::Bars;
 use clap::Parser;
 use pinfold::probe::ProbeReport;
 use pinfold::{Device, DeviceChoice};
-use pinfold_apps::{JobError, dot, solve};
+use pinfold_apps::{JobError, bench, dot, solve};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -87,6 +87,14 @@ fn execute(cli: &Cli) -> Result<(), Failure> {
                 Some(problem) if report.devices.is_empty() => Err(Failure::failed(problem)),
                 _ => deliver(&report, common, html),
             }
+        }
+        Command::Bench { what } => {
+            let device = open(&choice)?;
+            let report = match what {
+                Bench::Pool => bench::pool::run(&device, &mut Bars::default())?,
+                Bench::Pin => bench::pin::run(&device, &mut Bars::default())?,
+            };
+            deliver(&report, common, html)
         }
         Command::Run {
             job: Job::Dot(args),

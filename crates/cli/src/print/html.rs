@@ -1,6 +1,7 @@
 //! Reports as one self-contained HTML file each: no network, no scripts, light and dark, to print.
 
 mod bars;
+mod bench;
 mod drawing;
 mod job;
 mod lines;
@@ -11,6 +12,7 @@ mod sweep;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pinfold_apps::report::DeviceLabel;
 
+pub use bench::bench;
 pub use job::job;
 pub use probe::probe;
 pub use sweep::sweep;

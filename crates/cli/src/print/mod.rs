@@ -11,6 +11,7 @@ mod units;
 
 use crate::args::Color;
 use pinfold::probe::ProbeReport;
+use pinfold_apps::bench::BenchReport;
 use pinfold_apps::report::{DeviceLabel, JobReport, StrategyResult, SweepReport};
 use serde::Serialize;
 use std::io::{self, IsTerminal};
@@ -43,6 +44,16 @@ impl Printable for SweepReport {
 
     fn html(&self) -> String {
         html::sweep(self)
+    }
+}
+
+impl Printable for BenchReport {
+    fn text(&self, page: &Page) -> String {
+        text::bench(self, page)
+    }
+
+    fn html(&self) -> String {
+        html::bench(self)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reports as text, for people at a terminal.
 
+mod bench;
 mod job;
 mod probe;
 mod sweep;
@@ -10,6 +11,7 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, Width,
 };
 
+pub use bench::bench;
 pub use job::job;
 pub use probe::probe;
 pub use sweep::sweep;

@@ -31,6 +31,15 @@ fn three_digits(value: f64) -> String {
     }
 }
 
+/// A measured value with its unit; times in the unit that suits them.
+pub(crate) fn measured(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => time(value * 1e-9),
+        _ if value.is_finite() => format!("{} {unit}", three_digits(value)),
+        _ => NOTHING.to_owned(),
+    }
+}
+
 /// How many times as much: `1.00×`.
 pub(crate) fn ratio(value: f64) -> String {
     match value.is_finite() {
