@@ -2,9 +2,9 @@
 
 use crate::failure::{Check, refused, same_bytes};
 use crate::fixture::{Context, noise};
-use crate::host::{Kind, PAGE_BYTES};
+use crate::host::{HostMemory, Kind, PAGE_BYTES};
 use crate::{Outcome, Test};
-use pinfold_hal::{DeviceAddr, ErrorCode, RegisterFlags, StreamKind};
+use pinfold_hal::{DeviceAddr, ErrorCode, HostAddr, RegisterFlags, StreamId, StreamKind};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -42,6 +42,12 @@ pub(crate) const TESTS: &[Test] = &[
         description: "a copy that leaves the page-locked range it starts in answers InvalidValue",
         finds_closed: false,
         run: straddling,
+    },
+    Test {
+        name: "copies/across_registrations",
+        description: "a copy over two registrations that touch answers InvalidValue",
+        finds_closed: false,
+        run: across_registrations,
     },
     Test {
         name: "copies/unallocated",
@@ -175,34 +181,71 @@ fn large(context: &Context) -> Check<Outcome> {
     Ok(Outcome::Pass)
 }
 
-fn straddling(context: &Context) -> Check<Outcome> {
+/// Fails unless copies from and to these host ranges are refused and change nothing.
+fn ensure_copies_refused(
+    context: &Context,
+    stream: StreamId,
+    memory: &HostMemory<'_>,
+    ranges: &[(HostAddr, u64)],
+) -> Check<()> {
     let driver = context.driver();
+    let before = memory.contents()?;
+    let device = context.device_memory(memory.bytes)?;
+    device.fill(stream, 0, 0x77, memory.bytes)?;
+    driver.stream_synchronize(stream)?;
+    for &(host, bytes) in ranges {
+        // SAFETY: all of the range is allocated; the copy is refused, and if not, guards wait for
+        // it.
+        let up = unsafe { driver.copy_to_device(stream, device.addr, host, bytes) };
+        refused("an upload", up, &[ErrorCode::InvalidValue])?;
+        // SAFETY: as above.
+        let down = unsafe { driver.copy_to_host(stream, host, device.addr, bytes) };
+        refused("a download", down, &[ErrorCode::InvalidValue])?;
+    }
+    let got = device.contents(stream)?;
+    let untouched = vec![0x77; memory.bytes as usize];
+    same_bytes("the device memory", &got, &untouched)?;
+    same_bytes("the host memory", &memory.contents()?, &before)
+}
+
+fn straddling(context: &Context) -> Check<Outcome> {
     let stream = context.stream(StreamKind::NonBlocking)?;
     let (whole, inner) = (6 * PAGE_BYTES, 2 * PAGE_BYTES);
     let memory = context.heap(whole, 0)?;
-    let untouched = noise(whole, 50);
-    memory.write(0, &untouched)?;
-    let device = context.device_memory(whole)?;
-    device.fill(stream.id, 0, 0x77, whole)?;
-    stream.wait()?;
+    memory.write(0, &noise(whole, 50))?;
     let start = memory.addr.offset(2 * PAGE_BYTES);
     let registration = context.register(start, inner, RegisterFlags::default())?;
 
     // The last byte before the end, and on into memory that is not page-locked.
-    for (from, bytes) in [(start, inner + 1), (start.offset(inner - 1), 2)] {
-        // SAFETY: all of the range is allocated; the copy is refused, and if not, guards wait for
-        // it.
-        let up = unsafe { driver.copy_to_device(stream.id, device.addr, from, bytes) };
-        refused("an upload", up, &[ErrorCode::InvalidValue])?;
-        // SAFETY: as above.
-        let down = unsafe { driver.copy_to_host(stream.id, from, device.addr, bytes) };
-        refused("a download", down, &[ErrorCode::InvalidValue])?;
-    }
-    let got = device.contents(stream.id)?;
-    same_bytes("the device memory", &got, &vec![0x77; whole as usize])?;
-    same_bytes("the host memory", &memory.contents()?, &untouched)?;
+    let leaving = [(start, inner + 1), (start.offset(inner - 1), 2)];
+    ensure_copies_refused(context, stream.id, &memory, &leaving)?;
     drop(registration);
     context.ensure_clean("copies that straddle")?;
+    Ok(Outcome::Pass)
+}
+
+fn across_registrations(context: &Context) -> Check<Outcome> {
+    const HALF: u64 = 2 * PAGE_BYTES;
+    let stream = context.stream(StreamKind::NonBlocking)?;
+    let memory = context.heap(2 * HALF, 0)?;
+    let data = noise(2 * HALF, 51);
+    memory.write(0, &data)?;
+    let middle = memory.addr.offset(HALF);
+    let first = context.register(memory.addr, HALF, RegisterFlags::default())?;
+    let second = context.register(middle, HALF, RegisterFlags::default())?;
+
+    let last = memory.addr.offset(HALF - 1);
+    let across = [(memory.addr, 2 * HALF), (last, 2), (last, HALF + 1)];
+    ensure_copies_refused(context, stream.id, &memory, &across)?;
+
+    // A copy for each registration brings all of it over.
+    let device = context.device_memory(2 * HALF)?;
+    for offset in [0, HALF] {
+        memory.upload(stream.id, offset, &device, offset, HALF)?;
+    }
+    same_bytes("two copies", &device.contents(stream.id)?, &data)?;
+    drop((first, second));
+    context.ensure_clean("copies over two registrations")?;
     Ok(Outcome::Pass)
 }
 

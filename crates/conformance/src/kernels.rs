@@ -2,11 +2,13 @@
 
 use crate::failure::{Check, Failure, ensure, refused, same_bytes};
 use crate::fixture::{Context, DeviceMemory, noise};
-use crate::host::Kind;
+use crate::host::{Kind, PAGE_BYTES};
 use crate::image::{ADD, BROKEN_PTX, add_result};
 use crate::launcher::{Kernels, Place, memory, scalar};
 use crate::{Outcome, Test};
-use pinfold_hal::{Access, ErrorCode, FunctionId, Launch, ModuleImage, StreamId, StreamKind};
+use pinfold_hal::{
+    Access, ErrorCode, FunctionId, Launch, ModuleImage, RegisterFlags, StreamId, StreamKind,
+};
 use std::borrow::Cow;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -21,6 +23,12 @@ pub(crate) const TESTS: &[Test] = &[
         description: "a kernel computes in place over mapped and over registered host memory",
         finds_closed: false,
         run: over_mapped_memory,
+    },
+    Test {
+        name: "kernels/across_registrations",
+        description: "a kernel computes in place over memory of two registrations that touch",
+        finds_closed: false,
+        run: across_registrations,
     },
     Test {
         name: "kernels/host_sees_publication",
@@ -131,6 +139,40 @@ fn over_mapped_memory(context: &Context) -> Check<Outcome> {
             same_bytes(&format!("{kind:?} again"), &dst.contents()?, &wanted)?;
         }
     }
+    Ok(Outcome::Pass)
+}
+
+fn across_registrations(context: &Context) -> Check<Outcome> {
+    const FIRST: u64 = PAGE_BYTES;
+    const BYTES: u64 = 3 * PAGE_BYTES;
+    let (driver, device) = (context.driver(), context.device);
+    if !driver.device_info(device)?.capabilities.can_map_host_memory {
+        return Ok(Outcome::Skip("the device cannot map host memory".into()));
+    }
+    let kernels = context.kernels()?;
+    let stream = context.stream(StreamKind::NonBlocking)?;
+    let (dst, src) = (context.heap(BYTES, 0)?, context.heap(BYTES, 0)?);
+    let (a, b) = (noise(BYTES, 4), noise(BYTES, 5));
+    dst.write(0, &a)?;
+    src.write(0, &b)?;
+    let mapped = RegisterFlags {
+        mapped: true,
+        ..RegisterFlags::default()
+    };
+    let mut registrations = Vec::new();
+    for memory in [&dst, &src] {
+        let middle = memory.addr.offset(FIRST);
+        registrations.push(context.register(memory.addr, FIRST, mapped)?);
+        registrations.push(context.register(middle, BYTES - FIRST, mapped)?);
+        let behind = driver.device_address(device, middle)?;
+        if behind != memory.device_address()?.offset(FIRST) {
+            let reason = "device addresses of registrations that touch do not touch";
+            return Ok(Outcome::Skip(reason.into()));
+        }
+    }
+    kernels.add(stream.id, dst.place()?, src.place()?)?;
+    stream.wait()?;
+    same_bytes("the memory", &dst.contents()?, &added(&a, &b))?;
     Ok(Outcome::Pass)
 }
 

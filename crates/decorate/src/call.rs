@@ -118,13 +118,13 @@ calls! {
     /// Refused: nothing was enqueued.
     Launch = "launch" "cuLaunchKernel" Work;
     /// Refused: work of the stream runs as usual.
-    CaptureBegin = "capture-begin" "cuStreamBeginCapture" Work;
+    CaptureBegin = "capture-begin" "cuStreamBeginCapture_v2" Work;
     /// Refused: the stream is still being captured.
     CaptureEnd = "capture-end" "cuStreamEndCapture" Work;
     /// Refused: nothing is known about a capture, and none was touched.
-    CaptureStatus = "capture-status" "cuStreamGetCaptureInfo" Work;
+    CaptureStatus = "capture-status" "cuStreamIsCapturing" Work;
     /// Refused: there is no executable graph; the graph stays.
-    GraphInstantiate = "graph-instantiate" "cuGraphInstantiate" Work;
+    GraphInstantiate = "graph-instantiate" "cuGraphInstantiateWithFlags" Work;
     /// Refused: nothing was enqueued.
     GraphLaunch = "graph-launch" "cuGraphLaunch" Work;
     /// Refused: the graph stays.

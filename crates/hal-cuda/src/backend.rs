@@ -1,5 +1,6 @@
 //! Devices, their attributes, and the clock.
 
+use crate::callback;
 use crate::context::{Cuda, call};
 use crate::machine::{self, Machine};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
@@ -116,6 +117,7 @@ impl BackendOps for Cuda {
     }
 
     fn device_info(&self, device: DeviceId) -> Result<DeviceInfo> {
+        callback::refuse_inside("cuDeviceGetAttribute")?;
         let handle = self.slot(device)?.handle;
         let number = |attribute: Attribute| self.attribute(handle, attribute as c_uint);
         let pci_address = self.pci_address(handle);
@@ -141,7 +143,7 @@ impl BackendOps for Cuda {
         self.retain(device)
     }
 
-    fn close(&self, device: DeviceId) -> Result<()> {
+    unsafe fn close(&self, device: DeviceId) -> Result<()> {
         self.release(device)
     }
 

@@ -7,12 +7,51 @@
 //! free.
 //!
 //! The driver's own queues bound the number of tickets: an enqueue into a full stream blocks.
+//!
+//! A driver call from inside a callback may wait for ever for the thread that makes it, so it is
+//! refused before it reaches the driver.
 
 use parking_lot::Mutex;
-use pinfold_hal::{DeviceId, HostCallback};
+use pinfold_hal::{DeviceId, DriverError, ErrorCode, HostCallback, Result};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    /// True while this thread runs a callback.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Refuses a driver call from inside a callback.
+///
+/// # Errors
+/// `NotPermitted`.
+pub(crate) fn refuse_inside(call: &'static str) -> Result<()> {
+    if !INSIDE.get() {
+        return Ok(());
+    }
+    Err(DriverError::with_detail(
+        ErrorCode::NotPermitted,
+        call,
+        "host callbacks must not call the driver",
+    ))
+}
+
+/// This thread runs a callback as long as this lives.
+struct Inside(bool);
+
+impl Inside {
+    fn begin() -> Self {
+        Inside(INSIDE.replace(true))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(self.0);
+    }
+}
 
 /// Whose callbacks: of which backend object, and on which device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +108,7 @@ pub(crate) unsafe extern "C" fn run(word: *mut c_void) {
     let Some(callback) = take(word.addr() as u64) else {
         return;
     };
+    let _inside = Inside::begin();
     if let Err(payload) = catch_unwind(AssertUnwindSafe(callback)) {
         // The panic hook has told about it on standard error. Dropping the payload could panic
         // again, here, where nothing may unwind: it is let go instead.

@@ -108,7 +108,12 @@ impl Cuda {
     }
 
     /// Makes the device's primary context current until the guard drops.
+    ///
+    /// # Errors
+    /// `NotPermitted` inside a host callback, `InvalidDevice`, `InvalidContext` for a device that
+    /// is not open.
     pub(crate) fn enter(&self, device: DeviceId) -> Result<Current<'_>> {
+        callback::refuse_inside("cuCtxGetCurrent")?;
         let ours = self.context(device)?;
         let mut found = ptr::null_mut();
         // SAFETY: `found` is valid for the write.
@@ -136,6 +141,7 @@ impl Cuda {
 
     /// Retains the primary context once more.
     pub(crate) fn retain(&self, device: DeviceId) -> Result<()> {
+        callback::refuse_inside("cuDevicePrimaryCtxRetain")?;
         let slot = self.slot(device)?;
         let mut opens = slot.opens.lock();
         let mut context = ptr::null_mut();
@@ -149,6 +155,7 @@ impl Cuda {
 
     /// Releases the primary context once. After the last time the device is closed.
     pub(crate) fn release(&self, device: DeviceId) -> Result<()> {
+        callback::refuse_inside("cuDevicePrimaryCtxRelease_v2")?;
         let slot = self.slot(device)?;
         let mut opens = slot.opens.lock();
         let Some(left) = opens.checked_sub(1) else {
@@ -194,7 +201,7 @@ impl Drop for Cuda {
         for number in 0..self.slots.len() {
             let device = DeviceId(number as u32);
             // Ends with `InvalidContext` once closed, or with whatever stops the driver from
-            // releasing.
+            // releasing. Inside a callback nothing is released: the context stays.
             while self.release(device).is_ok() {}
         }
     }
@@ -280,6 +287,11 @@ mod tests {
         cuda
     }
 
+    fn close(cuda: &Cuda) -> Result<()> {
+        // SAFETY: the fake driver has nothing that could still be used.
+        unsafe { cuda.close(DEVICE) }
+    }
+
     #[test]
     fn the_backend_goes_between_threads() {
         fn is_send_and_sync<T: Send + Sync>() {}
@@ -313,14 +325,14 @@ mod tests {
     fn only_the_last_close_closes_and_takes_the_context_off_the_thread() {
         let cuda = opened();
         cuda.open(DEVICE).unwrap();
-        cuda.close(DEVICE).unwrap();
+        close(&cuda).unwrap();
         cuda.device_alloc(DEVICE, 1).unwrap();
-        cuda.close(DEVICE).unwrap();
+        close(&cuda).unwrap();
         assert_eq!(Fake::contexts(), []);
         assert_eq!(Fake::retained(), 0);
         for error in [
             cuda.device_alloc(DEVICE, 1).unwrap_err(),
-            cuda.close(DEVICE).unwrap_err(),
+            close(&cuda).unwrap_err(),
         ] {
             assert_eq!(error.code, ErrorCode::InvalidContext);
             assert!(error.detail.contains("device 1"), "{error}");
@@ -332,7 +344,7 @@ mod tests {
         let cuda = opened();
         Fake::set_contexts(&[fake::primary(1)]);
         cuda.device_alloc(DEVICE, 1).unwrap();
-        cuda.close(DEVICE).unwrap();
+        close(&cuda).unwrap();
         assert_eq!(Fake::contexts(), [fake::primary(1)]);
     }
 
@@ -381,6 +393,44 @@ mod tests {
         Fake::answer("cuMemAlloc_v2", 700);
         assert!(cuda.device_alloc(DEVICE, 1).unwrap_err().code.is_sticky());
         assert_eq!(Arc::strong_count(&held), 1);
+    }
+
+    #[test]
+    fn a_driver_call_from_inside_a_callback_is_refused_and_never_reaches_the_driver() {
+        let cuda = Arc::new(opened());
+        let (inner, (sender, answers)) = (Arc::clone(&cuda), std::sync::mpsc::channel());
+        let callback = move || {
+            sender
+                .send(inner.device_alloc(DEVICE, 1).map(drop))
+                .unwrap();
+            sender.send(inner.open(DEVICE)).unwrap();
+            // SAFETY: refused, so nothing ends.
+            sender.send(unsafe { inner.close(DEVICE) }).unwrap();
+            sender.send(inner.device_info(DEVICE).map(drop)).unwrap();
+            panic!("on purpose");
+        };
+        let stream = cuda.default_stream(DEVICE);
+        cuda.host_callback(stream, Box::new(callback)).unwrap();
+        Fake::run_callbacks();
+        let codes: Vec<_> = answers
+            .iter()
+            .map(|answer| answer.unwrap_err().code)
+            .collect();
+        assert_eq!(codes, [ErrorCode::NotPermitted; 4]);
+        assert_eq!((Fake::allocated_in(), Fake::retained()), (0, 1));
+        // Outside again, even after a panic, calls work.
+        cuda.device_alloc(DEVICE, 1).unwrap();
+    }
+
+    #[test]
+    fn a_backend_that_drops_inside_a_callback_calls_no_driver() {
+        let cuda = Arc::new(opened());
+        let (inner, stream) = (Arc::clone(&cuda), cuda.default_stream(DEVICE));
+        cuda.host_callback(stream, Box::new(move || drop(inner)))
+            .unwrap();
+        drop(cuda);
+        Fake::run_callbacks();
+        assert_eq!(Fake::retained(), 1);
     }
 
     #[test]

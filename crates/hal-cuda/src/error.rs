@@ -128,6 +128,30 @@ mod tests {
     }
 
     #[test]
+    fn sticky_codes_are_those_that_lose_the_context() {
+        use cudarc::driver::sys::CUresult::*;
+        let losing = [
+            CUDA_ERROR_DEINITIALIZED,
+            CUDA_ERROR_ECC_UNCORRECTABLE,
+            CUDA_ERROR_NVLINK_UNCORRECTABLE,
+            CUDA_ERROR_CONTAINED,
+            CUDA_ERROR_ILLEGAL_ADDRESS,
+            CUDA_ERROR_LAUNCH_TIMEOUT,
+            CUDA_ERROR_CONTEXT_IS_DESTROYED,
+            CUDA_ERROR_ASSERT,
+            CUDA_ERROR_HARDWARE_STACK_ERROR,
+            CUDA_ERROR_ILLEGAL_INSTRUCTION,
+            CUDA_ERROR_MISALIGNED_ADDRESS,
+            CUDA_ERROR_INVALID_ADDRESS_SPACE,
+            CUDA_ERROR_INVALID_PC,
+            CUDA_ERROR_LAUNCH_FAILED,
+            CUDA_ERROR_TENSOR_MEMORY_LEAK,
+        ];
+        let sticky = (0..1100).filter(|&number| ErrorCode::from_number(number).is_sticky());
+        assert!(sticky.eq(losing.map(|code| code as Status)));
+    }
+
+    #[test]
     fn a_lacking_symbol_is_not_supported_and_named() {
         let error = lacking("cuGraphLaunch");
         assert_eq!(error.code, ErrorCode::NotSupported);

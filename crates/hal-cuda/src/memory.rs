@@ -42,7 +42,10 @@ fn register_bits(flags: RegisterFlags) -> c_uint {
     bits
 }
 
-impl MemoryOps for Cuda {
+// SAFETY: all addresses come from the driver, which makes these promises: `cuMemHostAlloc` answers
+// pages of this process that the system has zeroed or the driver has used before, and their
+// provenance is exposed; nothing here changes an address, and only enqueued work touches memory.
+unsafe impl MemoryOps for Cuda {
     fn host_alloc(&self, device: DeviceId, bytes: u64, flags: HostAllocFlags) -> Result<HostAddr> {
         let at = self.enter(device)?;
         let bytes = size(bytes, "cuMemHostAlloc")?;

@@ -20,7 +20,7 @@ impl BackendOps for Sim {
             simulated: true,
             driver_version: DRIVER_VERSION,
             driver_release: None,
-            missing_symbols: Vec::new(),
+            missing_symbols: self.missing_symbols.clone(),
         }
     }
 
@@ -54,7 +54,7 @@ impl BackendOps for Sim {
         Ok(())
     }
 
-    fn close(&self, device: DeviceId) -> Result<()> {
+    unsafe fn close(&self, device: DeviceId) -> Result<()> {
         let call = "cuDevicePrimaryCtxRelease";
         let mut world = self.enter(call)?;
         let closed = world.existing(device, call)?;

@@ -22,6 +22,12 @@ pub(crate) fn zero_bytes(call: &'static str) -> DriverError {
     invalid(call, "zero bytes")
 }
 
+/// An entry point that the driver does not have.
+pub(crate) fn lacking(call: &'static str) -> DriverError {
+    let what = "this driver has no such entry point; a newer driver has";
+    DriverError::with_detail(ErrorCode::NotSupported, call, what)
+}
+
 /// A device that has to be opened first.
 pub(crate) fn not_open(call: &'static str, device: DeviceId) -> DriverError {
     let what = format!("device {device} is not open");

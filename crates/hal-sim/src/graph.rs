@@ -45,7 +45,7 @@ impl Graphs {
 
 impl GraphOps for Sim {
     fn capture_begin(&self, stream: StreamId) -> Result<()> {
-        let call = "cuStreamBeginCapture";
+        let call = "cuStreamBeginCapture_v2";
         let mut world = self.enter(call)?;
         if stream.raw == 0 {
             let what = "the default stream cannot be captured";
@@ -91,7 +91,7 @@ impl GraphOps for Sim {
     }
 
     fn capture_status(&self, stream: StreamId) -> Result<CaptureStatus> {
-        let call = "cuStreamGetCaptureInfo";
+        let call = "cuStreamIsCapturing";
         let mut world = self.enter(call)?;
         let capture = world.stream(stream, call)?.capture;
         let capture = capture.and_then(|id| world.graphs.captures.get(&id));
@@ -103,7 +103,7 @@ impl GraphOps for Sim {
     }
 
     fn graph_instantiate(&self, graph: GraphId) -> Result<GraphExecId> {
-        let call = "cuGraphInstantiate";
+        let call = "cuGraphInstantiateWithFlags";
         let mut world = self.enter(call)?;
         world.usable(graph.device, call)?;
         let Some(held) = world.graphs.graphs.get(&graph.raw).cloned() else {

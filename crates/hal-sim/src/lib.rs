@@ -81,6 +81,7 @@ use world::World;
 pub struct Sim {
     world: Mutex<World>,
     hazards: Arc<HazardLog>,
+    missing_symbols: Vec<String>,
 }
 
 /// What a [`Sim`] still holds: everything that the program has not given back.
@@ -107,6 +108,7 @@ impl Sim {
     pub fn new(options: SimOptions) -> Self {
         let hazards = Arc::new(HazardLog::default());
         Sim {
+            missing_symbols: options.missing_symbols.clone(),
             world: Mutex::new(World::new(options, Arc::clone(&hazards))),
             hazards,
         }
@@ -135,8 +137,8 @@ impl Sim {
         world.lose(device, ErrorCode::ContextIsDestroyed, what);
     }
 
-    /// The beginning of every call: refuses callbacks, takes the lock, and under a seed lets some
-    /// operations go on.
+    /// The beginning of every call: refuses callbacks and what the driver lacks, takes the lock,
+    /// and under a seed lets some operations go on.
     fn enter(&self, call: &'static str) -> Result<MutexGuard<'_, World>> {
         if hazard::callback_ps().is_some() {
             self.hazards
@@ -146,6 +148,9 @@ impl Sim {
                 call,
                 "host callbacks and twins must not call the driver",
             ));
+        }
+        if self.missing_symbols.iter().any(|symbol| symbol == call) {
+            return Err(error::lacking(call));
         }
         let mut world = self.world.lock();
         world.progress();

@@ -11,7 +11,11 @@ use pinfold_hal::{
 };
 use pinfold_model::{MemoryKind, cost};
 
-impl MemoryOps for Sim {
+// SAFETY: page-locked memory is a zeroed allocation of whole pages, held by its range until that is
+// removed in `host_free` or the simulation drops; `AlignedBytes::span` exposes its provenance.
+// Device memory has numbers for addresses that no block shares, and a device address of host memory
+// is its own number or that number plus a constant. Registering notes a range and touches nothing.
+unsafe impl MemoryOps for Sim {
     fn host_alloc(&self, device: DeviceId, bytes: u64, flags: HostAllocFlags) -> Result<HostAddr> {
         let call = "cuMemHostAlloc";
         let mut world = self.enter(call)?;
@@ -95,7 +99,8 @@ impl MemoryOps for Sim {
         world.refuse_in_capture(call)?;
         let bytes_here = world.check_registrable(call, device, addr, bytes, flags)?;
         let cost_ns = cost::allocate_ns(world.profile(), MemoryKind::Registered, bytes);
-        world.spend(cost_ns);
+        let slower = world.options.registration_slowdown;
+        world.spend(cost_ns * slower);
         // SAFETY: the caller of `host_register` promises the memory until it is unregistered, and
         // the span is forgotten then.
         let span = unsafe { HostSpan::new(addr.0, bytes_here) };

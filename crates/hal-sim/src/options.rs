@@ -14,6 +14,8 @@ pub struct SimOptions {
     pub(crate) register_limit_bytes: Option<u64>,
     pub(crate) register_limit_segments: Option<u64>,
     pub(crate) write_combined_limit_bytes: Option<u64>,
+    pub(crate) missing_symbols: Vec<String>,
+    pub(crate) registration_slowdown: f64,
 }
 
 impl SimOptions {
@@ -27,6 +29,8 @@ impl SimOptions {
             register_limit_bytes: profile.limits.registration_bytes,
             register_limit_segments: None,
             write_combined_limit_bytes: None,
+            missing_symbols: Vec::new(),
+            registration_slowdown: 1.0,
             profile,
         }
     }
@@ -85,6 +89,24 @@ impl SimOptions {
     #[must_use]
     pub fn write_combined_limit(mut self, bytes: u64) -> Self {
         self.write_combined_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// An entry point that the driver lacks, by its name in libcuda. It is listed in
+    /// `missing_symbols`, and the operation that needs it answers `NotSupported`.
+    ///
+    /// Real drivers lack only optional ones: host callbacks, adopted streams, events of other
+    /// processes, capture and graphs.
+    #[must_use]
+    pub fn missing_symbol(mut self, name: impl Into<String>) -> Self {
+        self.missing_symbols.push(name.into());
+        self
+    }
+
+    /// Registering memory takes so many times as long as the profile says.
+    #[must_use]
+    pub fn slow_registration(mut self, factor: f64) -> Self {
+        self.registration_slowdown = factor;
         self
     }
 

@@ -249,10 +249,9 @@ impl World {
         if !self.reaches(device, range) {
             return Err(format!("{addr:?} is not mapped for device {device}"));
         }
-        match self
-            .host
-            .cover(host.0, usize::try_from(bytes).map_err(|e| e.to_string())?)
-        {
+        let bytes = usize::try_from(bytes).map_err(|e| e.to_string())?;
+        let reaches = |range: &_| self.reaches(device, range);
+        match self.host.cover_touching(host.0, bytes, reaches) {
             Cover::PageLocked {
                 read_only: true, ..
             } if access.writes() => Err(format!("{addr:?} is registered for reading only")),

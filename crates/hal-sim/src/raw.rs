@@ -4,7 +4,7 @@
 use pinfold_hal::{Scalar, TwinArg};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Alignment of everything that is allocated here: a page.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -13,7 +13,20 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 /// so that another thread may poll a flag.
 pub(crate) const WORDWISE_BYTES_MAX: usize = 64;
 
+const LONG_BYTES: usize = size_of::<AtomicU64>();
 const WORD_BYTES: usize = size_of::<AtomicU32>();
+
+/// What a span is moved in. Long words where they fit, as the program then polls in them too: two
+/// threads may race on atomics of one size only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    /// Eight bytes, atomically.
+    Long,
+    /// Four bytes, atomically.
+    Word,
+    /// All at once, and not atomically.
+    Whole,
+}
 
 /// Zeroed bytes on a page boundary. Untouched pages cost nothing: the allocation itself has a small
 /// alignment, so that the allocator can take it fresh from the system.
@@ -125,14 +138,33 @@ impl HostSpan {
     }
 
     pub(crate) fn is_wordwise(self) -> bool {
-        self.bytes <= WORDWISE_BYTES_MAX
-            && self.addr.is_multiple_of(WORD_BYTES)
-            && self.bytes.is_multiple_of(WORD_BYTES)
+        self.unit() != Unit::Whole
+    }
+
+    fn unit(self) -> Unit {
+        let in_units_of = |bytes: usize| {
+            self.bytes <= WORDWISE_BYTES_MAX
+                && self.addr.is_multiple_of(bytes)
+                && self.bytes.is_multiple_of(bytes)
+        };
+        if in_units_of(LONG_BYTES) {
+            Unit::Long
+        } else if in_units_of(WORD_BYTES) {
+            Unit::Word
+        } else {
+            Unit::Whole
+        }
+    }
+
+    fn long(&self, index: usize) -> &AtomicU64 {
+        // SAFETY: only called where the unit is `Long`, with an index inside, so the word is
+        // aligned and in memory that the promise of `new` covers; who races on it uses atomics of
+        // its size.
+        unsafe { AtomicU64::from_ptr(self.ptr().add(index * LONG_BYTES).cast()) }
     }
 
     fn word(&self, index: usize) -> &AtomicU32 {
-        // SAFETY: only called for wordwise spans with an index inside, so the word is aligned and
-        // in memory that the promise of `new` covers; everyone who races on it uses atomics.
+        // SAFETY: as for `long`, where the unit is `Word`.
         unsafe { AtomicU32::from_ptr(self.ptr().add(index * WORD_BYTES).cast()) }
     }
 
@@ -144,36 +176,53 @@ impl HostSpan {
 
     /// Copies as many bytes out as `target` has, at most the span's.
     pub(crate) fn load(self, target: &mut [u8]) {
-        if !self.is_wordwise() || target.len() != self.bytes {
-            let bytes = target.len().min(self.bytes);
-            target[..bytes].copy_from_slice(&self.as_slice()[..bytes]);
-            return;
-        }
-        for (index, piece) in target.chunks_exact_mut(WORD_BYTES).enumerate() {
-            let word = self.word(index).load(Ordering::Acquire);
-            piece.copy_from_slice(&word.to_ne_bytes());
+        let bytes = target.len().min(self.bytes);
+        let (span, target) = (HostSpan { bytes, ..self }, &mut target[..bytes]);
+        match span.unit() {
+            Unit::Long => {
+                for (index, piece) in target.chunks_exact_mut(LONG_BYTES).enumerate() {
+                    let long = span.long(index).load(Ordering::Acquire);
+                    piece.copy_from_slice(&long.to_ne_bytes());
+                }
+            }
+            Unit::Word => {
+                for (index, piece) in target.chunks_exact_mut(WORD_BYTES).enumerate() {
+                    let word = span.word(index).load(Ordering::Acquire);
+                    piece.copy_from_slice(&word.to_ne_bytes());
+                }
+            }
+            Unit::Whole => target.copy_from_slice(span.as_slice()),
         }
     }
 
     /// Copies the bytes in, at most the span's.
     pub(crate) fn store(self, source: &[u8]) {
         let bytes = source.len().min(self.bytes);
-        if !self.is_wordwise() || source.len() != self.bytes {
-            // SAFETY: writable by the promise of `new`, at least `bytes` long, and the source is
-            // another borrow, so they may overlap only in broken programs, which `copy` bears.
-            unsafe { std::ptr::copy(source.as_ptr(), self.ptr(), bytes) };
-            return;
-        }
-        for (index, piece) in source.chunks_exact(WORD_BYTES).enumerate() {
-            let mut word = [0; WORD_BYTES];
-            word.copy_from_slice(piece);
-            self.word(index)
-                .store(u32::from_ne_bytes(word), Ordering::Release);
+        let (span, source) = (HostSpan { bytes, ..self }, &source[..bytes]);
+        match span.unit() {
+            Unit::Long => {
+                for (index, long) in source.as_chunks().0.iter().enumerate() {
+                    let long = u64::from_ne_bytes(*long);
+                    span.long(index).store(long, Ordering::Release);
+                }
+            }
+            Unit::Word => {
+                for (index, word) in source.as_chunks().0.iter().enumerate() {
+                    let word = u32::from_ne_bytes(*word);
+                    span.word(index).store(word, Ordering::Release);
+                }
+            }
+            // SAFETY: writable by the promise of `new`, `bytes` long, and the source is another
+            // borrow, so they may overlap only in broken programs, which `copy` bears.
+            Unit::Whole => unsafe { std::ptr::copy(source.as_ptr(), span.ptr(), bytes) },
         }
     }
 
     /// Sets every byte.
     pub(crate) fn fill(self, byte: u8) {
+        if self.is_wordwise() {
+            return self.store(&[byte; WORDWISE_BYTES_MAX][..self.bytes]);
+        }
         // SAFETY: writable by the promise of `new`.
         unsafe { std::ptr::write_bytes(self.ptr(), byte, self.bytes) }
     }
@@ -303,6 +352,43 @@ mod tests {
         assert_eq!(bytes.span().addr() % PAGE_BYTES, 0);
         assert!(bytes.as_slice().iter().all(|&b| b == 0));
         assert!(AlignedBytes::zeroed(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn small_spans_are_moved_in_the_longest_words_that_fit() {
+        let memory = AlignedBytes::zeroed(256).unwrap();
+        let unit = |start, bytes| memory.span().part(start, bytes).unwrap().unit();
+        for (start, bytes) in [(0, 8), (8, 32), (0, WORDWISE_BYTES_MAX)] {
+            assert_eq!(unit(start, bytes), Unit::Long);
+        }
+        for (start, bytes) in [(0, 4), (0, 12), (4, 8), (60, 64)] {
+            assert_eq!(unit(start, bytes), Unit::Word);
+        }
+        for (start, bytes) in [(1, 8), (0, 7), (2, 4), (0, 72)] {
+            assert_eq!(unit(start, bytes), Unit::Whole);
+        }
+    }
+
+    #[test]
+    fn a_long_word_is_never_seen_half_written() {
+        const ROUNDS: usize = 20_000;
+        let memory = AlignedBytes::zeroed(16).unwrap();
+        let span = memory.span().part(8, 8).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    span.fill(if round % 2 == 0 { 0xFF } else { 0 });
+                }
+                span.store(&7u64.to_ne_bytes());
+            });
+            loop {
+                let seen = span.long(0).load(Ordering::Acquire);
+                assert!([0, u64::MAX, 7].contains(&seen), "{seen:#x}");
+                if seen == 7 {
+                    break;
+                }
+            }
+        });
     }
 
     #[test]

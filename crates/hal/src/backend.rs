@@ -169,8 +169,17 @@ pub trait BackendOps {
     /// `InvalidContext`.
     fn open(&self, device: DeviceId) -> Result<()>;
 
-    /// Gives up one [`open`](Self::open). The caller has waited for its own work.
-    fn close(&self, device: DeviceId) -> Result<()>;
+    /// Gives up one [`open`](Self::open). The last one ends the context, and with it everything
+    /// that was made in it.
+    ///
+    /// # Errors
+    /// `InvalidContext` where the device is not open.
+    ///
+    /// # Safety
+    /// The caller has waited for all work that it enqueued under this opening, and nothing that was
+    /// opened, allocated, registered or made under it is used afterwards: no id, no address, and no
+    /// reference into memory of [`host_alloc`](crate::MemoryOps::host_alloc).
+    unsafe fn close(&self, device: DeviceId) -> Result<()>;
 
     /// Free and total device memory in bytes.
     fn device_memory(&self, device: DeviceId) -> Result<(u64, u64)>;

@@ -1,6 +1,7 @@
 //! Driver errors: a code with CUDA's own number, the call, and what the backend can add.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// What a backend operation returns.
 pub type Result<T, E = DriverError> = std::result::Result<T, E>;
@@ -37,6 +38,11 @@ impl DriverError {
     }
 }
 
+/// A text that names no code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no error code: the names are like `OutOfMemory` or `CUDA_ERROR_OUT_OF_MEMORY`")]
+pub struct ParseErrorCodeError(String);
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $number:literal $cuda:literal;)*) => {
         /// A driver's answer, by CUDA's number (`CUresult` in the CUDA Driver API reference).
@@ -62,6 +68,19 @@ macro_rules! codes {
             /// CUDA's name.
             pub fn name(self) -> &'static str {
                 match self { $(ErrorCode::$name => $cuda,)* ErrorCode::Other(_) => "CUDA_ERROR" }
+            }
+        }
+
+        /// Reads a listed code by its name here or by CUDA's, such as `OutOfMemory` or
+        /// `CUDA_ERROR_OUT_OF_MEMORY`.
+        impl FromStr for ErrorCode {
+            type Err = ParseErrorCodeError;
+
+            fn from_str(text: &str) -> Result<Self, ParseErrorCodeError> {
+                match text {
+                    $(stringify!($name) | $cuda => Ok(ErrorCode::$name),)*
+                    _ => Err(ParseErrorCodeError(text.into())),
+                }
             }
         }
     };
@@ -140,6 +159,9 @@ impl ErrorCode {
     /// True for codes after which the device's context is lost: every later call on it fails too,
     /// and the device no longer touches memory.
     pub fn is_sticky(self) -> bool {
+        // Those without a name here: errors of ECC memory and NVLink that cannot be corrected, a
+        // contained exception, an assertion, a broken stack, an illegal instruction, a misaligned
+        // address, a wrong address space, a wrong program counter, and leaked tensor memory.
         matches!(
             self,
             ErrorCode::IllegalAddress
@@ -147,7 +169,7 @@ impl ErrorCode {
                 | ErrorCode::LaunchFailed
                 | ErrorCode::ContextIsDestroyed
                 | ErrorCode::Deinitialized
-                | ErrorCode::Other(210 | 214 | 220 | 226 | 710 | 714..=718)
+                | ErrorCode::Other(214 | 220 | 226 | 710 | 714..=718 | 721)
         )
     }
 }
@@ -166,6 +188,19 @@ mod tests {
     fn numbers_and_codes_are_each_others_inverse() {
         for number in 0..1100 {
             assert_eq!(ErrorCode::from_number(number).number(), number);
+        }
+    }
+
+    #[test]
+    fn a_listed_code_is_read_by_either_name() {
+        let listed = (0..1100).map(ErrorCode::from_number);
+        for code in listed.filter(|code| !matches!(code, ErrorCode::Other(_))) {
+            assert_eq!(code.name().parse(), Ok(code));
+            assert_eq!(format!("{code:?}").parse(), Ok(code));
+        }
+        for text in ["", "CUDA_ERROR", "Other", "Other(3)", "2", "outofmemory"] {
+            let error = text.parse::<ErrorCode>().unwrap_err();
+            assert!(error.to_string().contains(&format!("`{text}`")), "{error}");
         }
     }
 

@@ -36,7 +36,8 @@
 //! touches memory.
 //!
 //! **Threads.** Every method may be called from any thread. A backend keeps the caller's current
-//! CUDA context as it found it. No method may be called from inside a host callback.
+//! CUDA context as it found it. No method may be called from inside a host callback: what would
+//! reach the driver from there is refused with `NotPermitted`.
 //!
 //! **Time.** [`BackendOps::now_ns`] is the clock to measure with: the wall clock on a real device,
 //! virtual time on a simulated one. What the *host* does between two calls costs no virtual time
@@ -60,7 +61,7 @@ pub mod stream;
 pub use backend::{
     BackendInfo, BackendOps, Capabilities, DeviceId, DeviceInfo, Hazard, HostWork, PcieLink,
 };
-pub use error::{DriverError, ErrorCode, Result};
+pub use error::{DriverError, ErrorCode, ParseErrorCodeError, Result};
 pub use event::{EventFlags, EventId, EventOps, IpcEventHandle};
 pub use graph::{CaptureStatus, GraphExecId, GraphId, GraphOps};
 pub use memory::{DeviceAddr, HostAddr, HostAllocFlags, MemoryOps, RegisterFlags};

@@ -63,7 +63,20 @@ pub struct RegisterFlags {
 }
 
 /// Allocation and registration.
-pub trait MemoryOps {
+///
+/// # Safety
+/// Callers dereference what an implementation returns, so it promises:
+///
+/// * The range that [`host_alloc`](Self::host_alloc) answers is memory of this process,
+///   page-aligned, initialised, readable and writable, `bytes` long, with exposed provenance. It
+///   overlaps no other live memory, and stays so until it is freed, the device is closed for the
+///   last time, or the backend is dropped. Nothing but enqueued operations touches it meanwhile.
+/// * The range that [`device_alloc`](Self::device_alloc) answers is device memory of that size that
+///   overlaps no other, for as long.
+/// * An address of [`device_address`](Self::device_address) stands for the host memory that was
+///   asked about, and for no other.
+/// * A registration leaves contents, address and access rights of the memory as they are.
+pub unsafe trait MemoryOps {
     /// Allocates page-locked host memory, page-aligned, readable and writable by the host. What it
     /// holds is not specified: real drivers give memory out again as it was.
     ///

@@ -294,7 +294,8 @@ pub trait ModuleOps {
     /// empty name.
     fn function(&self, module: ModuleId, name: &str) -> Result<FunctionId>;
 
-    /// Enqueues a kernel.
+    /// Enqueues a kernel. An argument may lie in several page-locked ranges, unlike that of a copy,
+    /// where their device addresses follow each other without a gap.
     ///
     /// # Errors
     /// `InvalidValue` for an empty or too large grid or block, `LaunchOutOfResources`.

@@ -169,8 +169,8 @@ impl Device {
             .open(self.id())
             .map_err(Error::driver("making the device's context"))?;
         if self.inner.open.swap(true, Ordering::AcqRel) {
-            self.driver()
-                .close(self.id())
+            // SAFETY: this is one opening of two; the other one is still there.
+            unsafe { self.driver().close(self.id()) }
                 .map_err(Error::driver("giving back a context"))?;
         }
         Ok(())
@@ -241,8 +241,9 @@ impl Drop for DeviceInner {
             // SAFETY: nobody but this list knows the event.
             let _ = unsafe { self.platform.driver.event_destroy(event) };
         }
-        // Nothing is left that uses the device; a failure here has nobody to be told.
-        let _ = self.platform.driver.close(self.id);
+        // SAFETY: everything that uses the device holds this object, so nothing is left that does.
+        // A failure has nobody to be told.
+        let _ = unsafe { self.platform.driver.close(self.id) };
     }
 }
 

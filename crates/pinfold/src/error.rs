@@ -1,6 +1,7 @@
 //! What can go wrong, and what to do about it.
 
 use crate::memory::LadderStep;
+use crate::memory::source::Refusal;
 use pinfold_hal::DriverError;
 use pinfold_model::MemoryKind;
 use std::fmt;
@@ -39,6 +40,12 @@ pub enum Error {
     /// Page-locked (or other host) memory could not be had.
     #[error("{0}")]
     HostMemory(Box<HostMemoryError>),
+    /// A pool may not take more.
+    #[error("{problem}; ask for less, free some, or raise the pool's budget")]
+    PoolFull {
+        /// What stands in the way.
+        problem: String,
+    },
     /// Device memory could not be had.
     #[error(
         "{device} has no room for {} of device memory ({} of {} free), asked for at {site}; free \
@@ -113,6 +120,23 @@ pub enum Error {
         device: u32,
         /// Where the buffer was allocated.
         site: &'static Location<'static>,
+    },
+    /// Host memory that kernels cannot reach.
+    #[error(
+        "{kind} memory from {site} is not mapped for kernels: make the buffer with \
+         `upload_in_place` or `zero_copy`"
+    )]
+    NotMapped {
+        /// The buffer's kind.
+        kind: MemoryKind,
+        /// Where the buffer was allocated.
+        site: &'static Location<'static>,
+    },
+    /// A value that was overwritten before anybody read it, or is of another cell.
+    #[error("{problem}; wait for each launch's scalars before the next launch into the same cell")]
+    Scalar {
+        /// What happened.
+        problem: String,
     },
     /// Host memory that is page-locked already.
     #[error(
@@ -223,6 +247,15 @@ impl fmt::Display for HostMemoryError {
 }
 
 impl std::error::Error for HostMemoryError {}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Pool(problem) => Error::PoolFull { problem },
+            Refusal::Driver(error) => Error::driver("getting page-locked memory")(error),
+        }
+    }
+}
 
 impl Error {
     /// A driver error with what was being done.

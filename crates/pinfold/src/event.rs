@@ -3,6 +3,7 @@
 use crate::device::Device;
 use crate::error::{Error, Result};
 use pinfold_hal::{ErrorCode, EventFlags, EventId, IpcEventHandle};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What an event is for.
@@ -87,11 +88,30 @@ impl Event {
     pub fn elapsed_ns_since(&self, earlier: &Event) -> Result<Option<f64>> {
         self.check_recorded()?;
         earlier.check_recorded()?;
+        earlier.check_platform(&self.device)?;
         match self.device.driver().event_elapsed_ns(earlier.id, self.id) {
             Ok(elapsed) => Ok(Some(elapsed)),
             Err(e) if e.code == ErrorCode::NotReady => Ok(None),
             Err(e) => Err(Error::driver("reading the time between events")(e)),
         }
+    }
+
+    /// Opens an event that another process exported. It counts as recorded.
+    ///
+    /// # Errors
+    /// Where the driver cannot open it.
+    pub fn import(device: &Device, handle: IpcEventHandle) -> Result<Self> {
+        device.ensure_open()?;
+        let id = device
+            .driver()
+            .event_import(device.id(), handle)
+            .map_err(Error::driver("opening another process's event"))?;
+        Ok(Event {
+            device: device.clone(),
+            id,
+            kind: EventKind::Interprocess,
+            recorded: AtomicBool::new(true),
+        })
     }
 
     /// The handle with which another process can open the event.
@@ -111,6 +131,18 @@ impl Event {
 
     pub(crate) fn set_recorded(&self) {
         self.recorded.store(true, Ordering::Release);
+    }
+
+    /// Refuses to be used with a device of another platform, whose handles mean something else.
+    pub(crate) fn check_platform(&self, device: &Device) -> Result<()> {
+        if Arc::ptr_eq(self.device.platform_inner(), device.platform_inner()) {
+            return Ok(());
+        }
+        Err(Error::DeviceMismatch {
+            what: "the event (of another platform)",
+            got: self.device.index(),
+            want: device.index(),
+        })
     }
 
     pub(crate) fn check_recorded(&self) -> Result<()> {

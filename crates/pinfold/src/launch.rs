@@ -10,6 +10,7 @@ use pinfold_hal::{
     Access, FunctionId, Launch, LaunchArg, MemoryArg, ModuleId, ModuleImage, Pattern, Scalar,
 };
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,11 +48,12 @@ impl Module {
     ///
     /// # Errors
     /// [`Error::Driver`] where the module has no such kernel, or the twin is missing.
-    pub fn kernel(&self, name: &'static str) -> Result<Kernel> {
+    pub fn kernel(&self, name: impl Into<Cow<'static, str>>) -> Result<Kernel> {
+        let name = name.into();
         let device = &self.inner.device;
         let id = device
             .driver()
-            .function(self.inner.id, name)
+            .function(self.inner.id, &name)
             .map_err(Error::driver("looking up a kernel"))?;
         Ok(Kernel {
             module: self.clone(),
@@ -87,13 +89,13 @@ impl fmt::Debug for Module {
 pub struct Kernel {
     module: Module,
     id: FunctionId,
-    name: &'static str,
+    name: Cow<'static, str>,
 }
 
 impl Kernel {
     /// Its name.
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The device it is loaded on.
@@ -217,8 +219,8 @@ impl<'a> Args<'a> {
 
     /// A cell that the kernel publishes into, followed by the number to publish under.
     #[must_use]
-    pub fn publishes(self, cell: &'a ScalarCell, expected: &Expected) -> Self {
-        let block = cell.block();
+    pub fn publishes(self, cell: &'a mut ScalarCell, expected: &Expected) -> Self {
+        let block = (*cell).block();
         self.memory(block, 0, block.bytes(), Access::ReadWrite, Pattern::ONCE)
             .scalar(expected.sequence())
     }
@@ -279,7 +281,7 @@ impl Stream {
         }
         if args.too_large {
             return Err(Error::Launch {
-                kernel: kernel.name.to_owned(),
+                kernel: kernel.name.clone().into_owned(),
                 problem: "a scalar argument is larger than eight bytes".to_owned(),
             });
         }

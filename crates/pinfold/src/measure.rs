@@ -289,10 +289,10 @@ impl<'a> Bench<'a> {
                 let expected: Expected;
                 if in_place {
                     lent = buffer.lend();
-                    expected = self.reader.run(&self.stream, &lent, &self.cell)?;
+                    expected = self.reader.run(&self.stream, &lent, &mut self.cell)?;
                 } else {
                     lent = self.stream.upload(buffer, &mut on_device)?;
-                    expected = self.reader.run(&self.stream, &on_device, &self.cell)?;
+                    expected = self.reader.run(&self.stream, &on_device, &mut self.cell)?;
                 }
                 self.cell.wait(expected, LIMIT)?;
                 let ns = (self.stream.device().now_ns() - start) as f64;
@@ -352,7 +352,7 @@ impl Bench<'_> {
             self.reader.run(&self.stream, &input, &mut on_device)?;
             slot = Some(self.stream.download(&on_device, result)?.wait()?);
             let middle = self.stream.device().now_ns();
-            let expected = self.reader.run(&self.stream, &input, &self.cell)?;
+            let expected = self.reader.run(&self.stream, &input, &mut self.cell)?;
             self.cell.wait(expected, LIMIT)?;
             times[0].push((middle - start) as f64);
             times[1].push((self.stream.device().now_ns() - middle) as f64);

@@ -54,18 +54,29 @@ impl Class {
     /// Bytes of a slot.
     #[inline]
     pub fn bytes(self) -> u64 {
-        let index = self.index();
-        if index < LINEAR {
-            return (index as u64 + 1) * SLOT_ALIGN_BYTES;
-        }
-        let (doubling, step) = (
-            (index - LINEAR) / PER_DOUBLING,
-            (index - LINEAR) % PER_DOUBLING,
-        );
-        let base = LINEAR_BYTES_MAX << doubling;
-        base + base / PER_DOUBLING as u64 * (step as u64 + 1)
+        BYTES[self.index()]
     }
 }
+
+/// Bytes of a slot, by class.
+pub(crate) const BYTES: [u64; CLASSES] = {
+    let mut bytes = [0; CLASSES];
+    let mut index = 0;
+    while index < CLASSES {
+        bytes[index] = if index < LINEAR {
+            (index as u64 + 1) * SLOT_ALIGN_BYTES
+        } else {
+            let (doubling, step) = (
+                (index - LINEAR) / PER_DOUBLING,
+                (index - LINEAR) % PER_DOUBLING,
+            );
+            let base = LINEAR_BYTES_MAX << doubling;
+            base + base / PER_DOUBLING as u64 * (step as u64 + 1)
+        };
+        index += 1;
+    }
+    bytes
+};
 
 #[cfg(test)]
 mod tests {

@@ -154,6 +154,7 @@ fn reachable(sources: &[Source]) -> BTreeSet<String> {
         let own_test = |rest: &str| !rest.contains('/') || rest.ends_with("/main.rs");
         path.ends_with("/src/lib.rs")
             || path.ends_with("/src/main.rs")
+            || path.contains("/examples/")
             || in_tests.is_some_and(|rest| !path.contains("/src/") && own_test(rest))
     };
     let roots = sources.iter().map(|s| s.path.clone());

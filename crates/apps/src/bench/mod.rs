@@ -7,8 +7,8 @@ pub mod pin;
 pub mod pool;
 
 use crate::report::{DeviceLabel, Fact};
-use pinfold::Device;
 use pinfold::measure::median;
+use pinfold::{Device, Memory, MemoryKind};
 use serde::Serialize;
 
 /// What a benchmark measured.
@@ -96,4 +96,12 @@ impl BenchReport {
                 .push(Fact::new(what, format!("{:.1}×", over / under)));
         }
     }
+}
+
+/// Page-locked memory straight from the driver, to compare with.
+fn from_the_driver(device: &Device) -> Memory {
+    // One device is never a list of none, or of several platforms.
+    let memory = Memory::unpooled(std::slice::from_ref(device));
+    let memory = memory.unwrap_or_else(|| Memory::new(device));
+    memory.of_kind(MemoryKind::PageLocked).strict()
 }

@@ -1,12 +1,12 @@
 //! What fresh page-locked memory costs: pinfold's way against the driver's, cold, in turn; and
 //! whether copies from it are as fast.
 
-use super::{BenchReport, BenchRow};
+use super::{BenchReport, BenchRow, from_the_driver};
 use crate::error::{JobError, Result};
 use crate::progress::Progress;
 use crate::report::Fact;
 use pinfold::pool::{Pool, PoolOptions};
-use pinfold::{Bytes, Device, Memory, MemoryKind};
+use pinfold::{Bytes, Device, Memory};
 use std::time::Instant;
 
 /// Sizes; those for which the machine has no room are left out.
@@ -57,7 +57,7 @@ fn timed<T>(device: &Device, work: impl FnOnce() -> Result<T>) -> Result<(f64, T
 
 fn compare(device: &Device, bytes: u64, report: &mut BenchReport) -> Result<()> {
     let repeats = if bytes >= 1 << 30 { 5 } else { 11 };
-    let plain = Memory::new(device).of_kind(MemoryKind::PageLocked).strict();
+    let plain = from_the_driver(device);
     let (mut ours, mut drivers) = (Vec::new(), Vec::new());
     let gib = bytes as f64 / (1u64 << 30) as f64;
     for _ in 0..repeats {
@@ -93,7 +93,7 @@ fn copies(device: &Device, room: u64, report: &mut BenchReport) -> Result<()> {
     let Some(pooled) = Memory::pooled(std::slice::from_ref(device), &options) else {
         return Ok(());
     };
-    let plain = Memory::new(device).of_kind(MemoryKind::PageLocked);
+    let plain = from_the_driver(device);
     let stream = device.stream()?;
     let mut there = plain.device::<u8>(bytes)?;
     let mut slots = [

@@ -1,12 +1,12 @@
 //! What a warm pool costs: taking and giving back, on one thread and on many, with work in flight,
 //! and with holes. The pool's own cost is real on a simulated device too.
 
-use super::{BenchReport, BenchRow};
+use super::{BenchReport, BenchRow, from_the_driver};
 use crate::error::Result;
 use crate::progress::Progress;
 use crate::report::Fact;
 use pinfold::pool::{Pool, PoolOptions};
-use pinfold::{Bytes, Device, Memory, MemoryKind};
+use pinfold::{Bytes, Device, Memory};
 use pinfold_pool::{PAGE_BYTES, Pages};
 use std::hint::black_box;
 use std::sync::mpsc::sync_channel;
@@ -94,7 +94,7 @@ fn ns_each(start: Instant, count: u32) -> f64 {
 
 /// Warm pairs by size, in turn with the driver's own.
 fn pairs(pool: &Pool, device: &Device, report: &mut BenchReport) -> Result<()> {
-    let plain = Memory::new(device).of_kind(MemoryKind::PageLocked).strict();
+    let plain = from_the_driver(device);
     let mut times = vec![Vec::new(); SIZES.len()];
     let mut drivers = Vec::new();
     for _ in 0..REPEATS {

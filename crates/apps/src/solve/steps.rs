@@ -203,7 +203,7 @@ impl Solver {
                 cg.spmv_dot(stream, matrix, p, q, cell_on_device)?;
                 None
             }
-            _ => Some(cg.spmv_dot(stream, matrix, p, q, &*cell)?),
+            _ => Some(cg.spmv_dot(stream, matrix, p, q, &mut *cell)?),
         };
         Ok(self.fetch(scalars, expected)?[0])
     }
@@ -237,7 +237,7 @@ impl Solver {
                 cg.update(stream, alpha, vectors, cell_on_device)?;
                 None
             }
-            _ => Some(cg.update(stream, alpha, vectors, &*cell)?),
+            _ => Some(cg.update(stream, alpha, vectors, &mut *cell)?),
         };
         self.fetch(scalars, expected)
     }
@@ -288,10 +288,7 @@ pub(super) fn norm(vector: &[f64]) -> f64 {
 /// Refuses to go on for ever, or with what is not a number.
 pub(super) fn check_step(system: &System<'_>, iterations: u64, residual: f64) -> Result<()> {
     if !residual.is_finite() {
-        return Err(system.breakdown(format!(
-            "the residual is {residual} after {iterations} steps: the matrix is too badly scaled \
-             for this solver; scale its rows and columns first"
-        )));
+        return Err(system.out_of_range(format!("the residual after {iterations} steps")));
     }
     if iterations >= system.options.iterations_max {
         return Err(system.breakdown(format!(
@@ -303,8 +300,11 @@ pub(super) fn check_step(system: &System<'_>, iterations: u64, residual: f64) ->
     Ok(())
 }
 
-/// Refuses matrices that are not positive definite.
+/// Refuses matrices that are not positive definite, and products that are not numbers.
 pub(super) fn check_curvature(system: &System<'_>, iterations: u64, pq: f64) -> Result<()> {
+    if !pq.is_finite() {
+        return Err(system.out_of_range(format!("p·Ap in step {}", iterations + 1)));
+    }
     if pq > 0.0 {
         return Ok(());
     }

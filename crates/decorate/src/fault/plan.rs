@@ -155,7 +155,7 @@ fn parse_rule(text: &str) -> Result<Rule, String> {
         "any" => None,
         name => Some(name.parse::<Call>().map_err(|e| e.to_string())?),
     };
-    let code = parse_code(code).ok_or_else(|| format!("`{code}` is no error code"))?;
+    let code = parse_code(code)?;
     Ok(Rule { call, when, code })
 }
 
@@ -169,15 +169,12 @@ fn parse_rate(probability: &str, seed: &str) -> Result<When, String> {
 }
 
 /// A code by its name here, by CUDA's name, or by CUDA's number. 0 is success, so no error.
-fn parse_code(text: &str) -> Option<ErrorCode> {
-    if let Ok(number) = text.parse::<u32>() {
-        return (number != 0).then(|| ErrorCode::from_number(number));
+fn parse_code(text: &str) -> Result<ErrorCode, String> {
+    match text.parse::<u32>() {
+        Ok(0) => Err("`0` is success and no error code".into()),
+        Ok(number) => Ok(ErrorCode::from_number(number)),
+        Err(_) => text.parse::<ErrorCode>().map_err(|e| e.to_string()),
     }
-    const NAMED: std::ops::Range<u32> = 1..1000;
-    NAMED
-        .map(ErrorCode::from_number)
-        .filter(|code| !matches!(code, ErrorCode::Other(_)))
-        .find(|code| code.name() == text || format!("{code:?}") == text)
 }
 
 #[cfg(test)]

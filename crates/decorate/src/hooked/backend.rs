@@ -21,8 +21,11 @@ impl<H: Hook> BackendOps for Hooked<H> {
         self.call(Call::Open, device, |inner| inner.open(device))
     }
 
-    fn close(&self, device: DeviceId) -> Result<()> {
-        self.call(Call::Close, device, |inner| inner.close(device))
+    unsafe fn close(&self, device: DeviceId) -> Result<()> {
+        self.call(Call::Close, device, |inner| {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { inner.close(device) }
+        })
     }
 
     fn device_memory(&self, device: DeviceId) -> Result<(u64, u64)> {

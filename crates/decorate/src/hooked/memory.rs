@@ -6,7 +6,9 @@ use pinfold_hal::{
     DeviceAddr, DeviceId, HostAddr, HostAllocFlags, MemoryOps, RegisterFlags, Result,
 };
 
-impl<H: Hook> MemoryOps for Hooked<H> {
+// SAFETY: all addresses are the inner driver's, which makes the same promise; what a hook refuses
+// answers no address.
+unsafe impl<H: Hook> MemoryOps for Hooked<H> {
     fn host_alloc(&self, device: DeviceId, bytes: u64, flags: HostAllocFlags) -> Result<HostAddr> {
         self.call(Call::HostAlloc, device, |inner| {
             inner.host_alloc(device, bytes, flags)

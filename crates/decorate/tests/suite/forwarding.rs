@@ -75,7 +75,8 @@ fn an_event_of_another_process_is_imported_by_the_inner_driver() {
         // SAFETY: made above, and not used again.
         unsafe { counted.event_destroy(event) }.unwrap();
     }
-    counted.close(DeviceId(0)).unwrap();
+    // SAFETY: both handles of the event are destroyed, and there was nothing else.
+    unsafe { counted.close(DeviceId(0)) }.unwrap();
     assert_eq!(sim.live(), Live::default());
 }
 
@@ -132,5 +133,6 @@ fn a_refused_callback_is_dropped_and_never_runs() {
     assert!(dropped.load(Ordering::Relaxed));
     hooked.device_synchronize(DeviceId(0)).unwrap();
     assert!(!ran.load(Ordering::Relaxed));
-    hooked.close(DeviceId(0)).unwrap();
+    // SAFETY: nothing was made under the opening but a callback that was refused.
+    unsafe { hooked.close(DeviceId(0)) }.unwrap();
 }

@@ -223,6 +223,12 @@ impl Bench {
     }
 }
 
+/// Gives up one opening.
+pub(crate) fn close(sim: &Sim, device: DeviceId) -> Result<()> {
+    // SAFETY: see the top of the file.
+    unsafe { sim.close(device) }
+}
+
 /// Writes page-locked memory of the simulation as the host does.
 pub(crate) fn write(addr: HostAddr, bytes: &[u8]) {
     // SAFETY: the tests only write inside live allocations, in the one thread that there is.

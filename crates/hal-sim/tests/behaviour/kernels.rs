@@ -3,7 +3,7 @@
 use crate::common::*;
 use pinfold_hal::{
     Access, BackendOps, DeviceAddr, DeviceId, ErrorCode, HostAddr, MemoryOps, ModuleImage,
-    ModuleOps, StreamOps,
+    ModuleOps, RegisterFlags, StreamOps,
 };
 use pinfold_hal_sim::{Policy, SimOptions};
 use pinfold_model::Profile;
@@ -22,6 +22,46 @@ fn a_kernel_works_on_device_memory_and_on_mapped_host_memory() {
             bench.sync();
             assert_eq!(read(to, 1000), [7; 1000], "{policy} {split}");
         }
+    }
+}
+
+#[test]
+fn a_kernel_goes_over_registrations_that_touch() {
+    for policy in POLICIES {
+        let bench = bench(policy);
+        let next = bench.function("next");
+        let (mut from, mut to) = (vec![5; 1000], vec![0; 1000]);
+        let (from, to) = (address_of(&mut from), address_of(&mut to));
+        for (start, bytes) in [(from, 300), (from.offset(300), 700), (to, 999)] {
+            bench.register(start, bytes).unwrap();
+        }
+        bench.register(to.offset(999), 1).unwrap();
+        bench.next(next, bench.mapped(from), bench.mapped(to), 1000);
+        bench.sync();
+        assert_eq!(read(to, 1000), [6; 1000], "{policy}");
+    }
+}
+
+#[test]
+fn a_kernel_stops_at_a_registration_that_it_does_not_reach() {
+    let mut profile = Profile::h200();
+    profile.devices[0].capabilities.unified_addressing = false;
+    for (second_is_mapped, reached) in [(true, true), (false, false)] {
+        let bench = bench_with(SimOptions::new(profile.clone()));
+        let next = bench.function("next");
+        let (mut from, device) = (vec![5; 100], bench.device(100));
+        let from = address_of(&mut from);
+        for (start, mapped) in [(from, true), (from.offset(50), second_is_mapped)] {
+            let flags = RegisterFlags {
+                mapped,
+                ..RegisterFlags::default()
+            };
+            // SAFETY: nothing uses the memory after the wait below.
+            unsafe { bench.sim.host_register(DEVICE, start, 50, flags) }.unwrap();
+        }
+        bench.next(next, bench.mapped(from), device, 100);
+        let ended = bench.sim.stream_synchronize(bench.stream);
+        assert_eq!(ended.is_ok(), reached, "{ended:?}");
     }
 }
 

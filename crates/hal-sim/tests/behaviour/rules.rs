@@ -1,7 +1,7 @@
 //! Broken rules: each is noted as a hazard, and hurts no more than it has to.
 
 use crate::common::*;
-use pinfold_hal::{BackendOps, ErrorCode, StreamOps};
+use pinfold_hal::{BackendOps, CaptureStatus, ErrorCode, GraphOps, StreamOps};
 use pinfold_hal_sim::{Policy, Sim, SimOptions};
 use pinfold_model::Profile;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ fn a_lost_device_stays_lost_until_it_is_closed() {
         assert!(lost.code.is_sticky(), "{lost}");
     }
     assert_eq!(read(host, 64), [0xA5; 64]);
-    bench.sim.close(DEVICE).unwrap();
+    close(&bench.sim, DEVICE).unwrap();
     bench.sim.open(DEVICE).unwrap();
     bench.free_host(host).unwrap();
 }
@@ -172,7 +172,7 @@ fn closing_with_work_in_flight_is_a_hazard() {
     let bench = bench(Policy::Lazy);
     let (host, device) = (bench.host(64), bench.device(64));
     bench.up(device, host, 64);
-    bench.sim.close(DEVICE).unwrap();
+    close(&bench.sim, DEVICE).unwrap();
     assert_eq!(hazards(&bench), 1);
 }
 
@@ -182,6 +182,32 @@ fn streams_of_other_code_are_not_supported() {
     // SAFETY: refused without a look at the address.
     let refused = unsafe { bench.sim.stream_adopt(DEVICE, 64) };
     assert_eq!(refused.unwrap_err().code, ErrorCode::NotSupported);
+}
+
+#[test]
+fn what_needs_a_missing_entry_point_is_not_supported_and_all_else_works() {
+    let options = SimOptions::new(Profile::h200());
+    let lacking = ["cuLaunchHostFunc", "cuStreamBeginCapture_v2"];
+    let bench = bench_with(
+        lacking
+            .into_iter()
+            .fold(options, SimOptions::missing_symbol),
+    );
+    assert_eq!(bench.sim.info().missing_symbols, lacking);
+    let held = Arc::new(());
+    let mine = Arc::clone(&held);
+    let callback = Box::new(move || drop(mine));
+    for (refused, symbol) in [
+        (bench.sim.host_callback(bench.stream, callback), lacking[0]),
+        (bench.sim.capture_begin(bench.stream), lacking[1]),
+    ] {
+        let error = refused.unwrap_err();
+        assert_eq!((error.code, error.call), (ErrorCode::NotSupported, symbol));
+    }
+    assert_eq!(Arc::strong_count(&held), 1, "the callback must be dropped");
+    let status = bench.sim.capture_status(bench.stream);
+    assert_eq!(status, Ok(CaptureStatus::None));
+    bench.sync();
 }
 
 #[test]

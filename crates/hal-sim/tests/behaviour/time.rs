@@ -179,6 +179,24 @@ fn write_combined_uploads_follow_the_profile() {
 }
 
 #[test]
+fn registering_is_as_much_slower_as_asked_for_and_nothing_else_is() {
+    let times = |options: SimOptions| {
+        let bench = bench_with(options);
+        let mut memory = vec![0; LARGE as usize];
+        let addr = address_of(&mut memory);
+        [
+            taken_ns(&bench, || bench.register(addr, LARGE).unwrap()),
+            taken_ns(&bench, || bench.unregister(addr).unwrap()),
+            taken_ns(&bench, || _ = bench.fresh_host(LARGE)),
+        ]
+    };
+    let plain = times(SimOptions::new(Profile::h200()));
+    let slow = times(SimOptions::new(Profile::h200()).slow_registration(5.0));
+    near(slow[0] / plain[0], 5.0);
+    assert_eq!(slow[1..], plain[1..]);
+}
+
+#[test]
 fn pause_goes_on_to_the_next_end() {
     let bench = bench(Policy::Lazy);
     let (host, device) = (bench.host(LARGE), bench.device(LARGE));

@@ -9,6 +9,7 @@ use super::raw::SharedWords;
 use crate::error::{Error, Result};
 use crate::memory::Placement;
 use crate::memory::block::Block;
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,7 @@ const SEQUENCE_WORD: usize = 2;
 /// Two `f64` and a sequence number in mapped host memory.
 pub struct ScalarCell {
     words: SharedWords,
+    id: u64,
     last_expected: AtomicU64,
 }
 
@@ -27,6 +29,7 @@ pub struct ScalarCell {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the kernel's values are lost unless they are waited for"]
 pub struct Expected {
+    cell: u64,
     sequence: u64,
 }
 
@@ -40,9 +43,14 @@ impl Expected {
 const POLLS_BETWEEN_CHECKS: u32 = 4096;
 
 impl ScalarCell {
+    /// Words of a cell: two values, the number, and one that is kept free.
+    pub(crate) const WORDS: usize = SharedWords::WORDS;
+
     pub(crate) fn new(block: Arc<Block>) -> Self {
+        static IDS: AtomicU64 = AtomicU64::new(1);
         ScalarCell {
             words: SharedWords::new(block),
+            id: IDS.fetch_add(1, Ordering::Relaxed),
             last_expected: AtomicU64::new(0),
         }
     }
@@ -52,9 +60,12 @@ impl ScalarCell {
     }
 
     /// The next number, for a kernel to publish under.
-    pub(crate) fn expect(&self) -> Expected {
+    pub(crate) fn expect(&mut self) -> Expected {
+        let last = self.last_expected.get_mut();
+        *last += 1;
         Expected {
-            sequence: self.last_expected.fetch_add(1, Ordering::Relaxed) + 1,
+            cell: self.id,
+            sequence: *last,
         }
     }
 
@@ -64,25 +75,42 @@ impl ScalarCell {
     }
 
     /// The values, where they are published already.
-    pub fn poll(&self, expected: &Expected) -> Option<[f64; VALUES]> {
-        if self.words.load(SEQUENCE_WORD, Ordering::Acquire) < expected.sequence {
-            return None;
+    ///
+    /// # Errors
+    /// [`Error::Scalar`] where a later launch has overwritten them, or they are another cell's.
+    pub fn poll(&self, expected: &Expected) -> Result<Option<[f64; VALUES]>> {
+        if expected.cell != self.id {
+            let problem = "the scalars are published into another cell".to_owned();
+            return Err(Error::Scalar { problem });
         }
-        let value = |word| f64::from_bits(self.words.load(word, Ordering::Relaxed));
-        Some([value(0), value(1)])
+        let found = self.words.load(SEQUENCE_WORD, Ordering::Acquire);
+        if found < expected.sequence {
+            return Ok(None);
+        }
+        // Acquire loads: the number is looked at again after the values.
+        let value = |word| f64::from_bits(self.words.load(word, Ordering::Acquire));
+        let values = [value(0), value(1)];
+        let after = self.words.load(SEQUENCE_WORD, Ordering::Acquire);
+        if (found, after) != (expected.sequence, expected.sequence) {
+            let problem = "a later launch has overwritten the scalars".to_owned();
+            return Err(Error::Scalar { problem });
+        }
+        Ok(Some(values))
     }
 
     /// Polls until the kernel has published, for at most `limit` of real time.
     ///
     /// # Errors
     /// [`Error::Timeout`] with a diagnosis, also at once where the kernel has ended without
-    /// publishing; [`Error::Driver`] where it failed.
-    pub fn wait(&self, expected: Expected, limit: Duration) -> Result<[f64; VALUES]> {
+    /// publishing; [`Error::Scalar`] as for [`poll`](Self::poll); [`Error::Driver`] where the
+    /// kernel failed.
+    pub fn wait(&self, expected: impl Borrow<Expected>, limit: Duration) -> Result<[f64; VALUES]> {
+        let expected = expected.borrow();
         let device = self.block().first_device().clone();
         let start = Instant::now();
         loop {
             for _ in 0..POLLS_BETWEEN_CHECKS {
-                if let Some(values) = self.poll(&expected) {
+                if let Some(values) = self.poll(expected)? {
                     return Ok(values);
                 }
                 device.driver().pause();
@@ -90,11 +118,11 @@ impl ScalarCell {
             // Look at the work first and at the cell after it: a kernel that ends in between has
             // published by then.
             let ended = self.block().is_done()?;
-            if let Some(values) = self.poll(&expected) {
+            if let Some(values) = self.poll(expected)? {
                 return Ok(values);
             }
             let diagnosis = if ended {
-                "the kernel has ended and published nothing: is the cell the one it was given?"
+                "the kernel has ended and published nothing: was its launch refused?"
             } else if start.elapsed() >= limit {
                 "the kernel is still running or queued behind other work of its stream"
             } else {

@@ -12,12 +12,14 @@ pub type CellBuffer = DeviceBuffer<CellWords>;
 
 /// Where a kernel puts its scalars: a [`ScalarCell`] that the host polls, or a [`CellBuffer`] that
 /// is copied back.
-pub trait Sink {
+///
+/// Only these two kinds: launches rely on what a sink adds to their arguments.
+pub trait Sink: sealed::Sealed {
     /// What the caller gets to find them by.
     type Promise;
 
     #[doc(hidden)]
-    fn add_to<'a>(&'a mut self, args: Args<'a>) -> Args<'a>;
+    fn add_to<'a>(&'a mut self, args: Args<'a>) -> Result<Args<'a>>;
 
     #[doc(hidden)]
     fn promise(self) -> Self::Promise;
@@ -27,12 +29,20 @@ pub trait Sink {
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct Publish<'c> {
-    cell: &'c ScalarCell,
+    cell: &'c mut ScalarCell,
     expected: Expected,
 }
 
+mod sealed {
+    /// Keeps a trait to this module.
+    pub trait Sealed {}
+    impl Sealed for super::Publish<'_> {}
+    impl Sealed for &mut super::ScalarCell {}
+    impl Sealed for &mut super::CellBuffer {}
+}
+
 /// What can be turned into a [`Sink`] for one launch.
-pub trait IntoSink {
+pub trait IntoSink: sealed::Sealed {
     /// The sink.
     type Sink: Sink;
 
@@ -40,13 +50,14 @@ pub trait IntoSink {
     fn into_sink(self) -> Self::Sink;
 }
 
-impl<'c> IntoSink for &'c ScalarCell {
+impl<'c> IntoSink for &'c mut ScalarCell {
     type Sink = Publish<'c>;
 
     fn into_sink(self) -> Publish<'c> {
+        let expected = self.expect();
         Publish {
             cell: self,
-            expected: self.expect(),
+            expected,
         }
     }
 }
@@ -54,8 +65,8 @@ impl<'c> IntoSink for &'c ScalarCell {
 impl Sink for Publish<'_> {
     type Promise = Expected;
 
-    fn add_to<'a>(&'a mut self, args: Args<'a>) -> Args<'a> {
-        args.publishes(self.cell, &self.expected)
+    fn add_to<'a>(&'a mut self, args: Args<'a>) -> Result<Args<'a>> {
+        Ok(args.publishes(self.cell, &self.expected))
     }
 
     fn promise(self) -> Expected {
@@ -74,8 +85,8 @@ impl IntoSink for &mut CellBuffer {
 impl Sink for &mut CellBuffer {
     type Promise = ();
 
-    fn add_to<'a>(&'a mut self, args: Args<'a>) -> Args<'a> {
-        args.updates(*self).scalar(0u64)
+    fn add_to<'a>(&'a mut self, args: Args<'a>) -> Result<Args<'a>> {
+        Ok(args.updates_prefix(*self, 1)?.scalar(0u64))
     }
 
     fn promise(self) {}
@@ -107,6 +118,6 @@ impl Scratch {
     ) -> Result<Args<'a>> {
         let Scratch { partial, ticket } = self;
         let used = args.updates_prefix(partial, blocks)?.updates(ticket);
-        Ok(sink.add_to(used))
+        sink.add_to(used)
     }
 }

@@ -41,6 +41,17 @@ impl Block {
         self.raw.bytes
     }
 
+    /// Where copies of a range of it have to be cut: no copy may cross two registrations. Offsets,
+    /// ascending, without the ends.
+    pub(crate) fn cuts(&self, offset: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {
+        let host = self.raw.host.map_or(0, |host| host.0 as u64);
+        let every = self.raw.cut_bytes.unwrap_or(u64::MAX);
+        let first = (host + offset) / every + 1;
+        let cuts = (first..).map_while(move |n| n.checked_mul(every));
+        cuts.map(move |addr| addr - host)
+            .take_while(move |cut| *cut < offset + bytes)
+    }
+
     /// Where the host sees it; `None` for device memory and for an empty block.
     pub(crate) fn host(&self) -> Option<HostAddr> {
         self.raw.host
@@ -54,11 +65,16 @@ impl Block {
     /// Where the device sees it.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`].
+    /// [`Error::WrongDevice`], [`Error::NotMapped`].
     pub(crate) fn device_addr(&self, device: &Device) -> Result<DeviceAddr> {
+        self.check_reach(device)?;
         match self.raw.device.iter().find(|(id, _)| *id == device.id()) {
             Some((_, addr)) => Ok(*addr),
             None if self.bytes() == 0 => Ok(DeviceAddr(0)),
+            None if self.raw.host.is_some() => Err(Error::NotMapped {
+                kind: self.placement.kind(),
+                site: self.placement.site(),
+            }),
             None => Err(self.out_of_reach(device)),
         }
     }
@@ -92,7 +108,8 @@ impl Block {
 
     /// Notes a use.
     pub(crate) fn note_use(&self, stream: &Arc<StreamOrder>, place: u64, writes: bool) {
-        self.uses.lock().note(stream, place, writes);
+        let old = self.uses.lock().note(stream, place, writes);
+        drop(old);
     }
 
     /// Says that somebody will wait for the uses so far.
@@ -100,24 +117,31 @@ impl Block {
         self.uses.lock().want();
     }
 
-    /// Waits for all uses. The log is taken out meanwhile, so that no lock is held.
+    /// Waits for all uses so far. No lock is held meanwhile.
     pub(crate) fn wait(&self) -> Result<()> {
-        let mut log = std::mem::take(&mut *self.uses.lock());
-        let outcome = log.wait();
-        if outcome.is_err() {
-            *self.uses.lock() = log;
+        let pending = self.uses.lock().snapshot();
+        for (order, place) in pending {
+            order.wait_for(place)?;
         }
-        outcome
+        self.forget_done();
+        Ok(())
     }
 
-    /// True once no device uses it. Never waits.
+    /// True once all uses so far are done. Never waits.
     pub(crate) fn is_done(&self) -> Result<bool> {
-        let log = std::mem::take(&mut *self.uses.lock());
-        let outcome = log.is_done();
-        if !matches!(outcome, Ok(true)) {
-            *self.uses.lock() = log;
+        let pending = self.uses.lock().snapshot();
+        for (order, place) in pending {
+            if !order.is_done(place)? {
+                return Ok(false);
+            }
         }
-        outcome
+        self.forget_done();
+        Ok(true)
+    }
+
+    fn forget_done(&self) {
+        let done = self.uses.lock().take_done();
+        drop(done);
     }
 
     /// Waits for all uses by whatever means there are, for a caller who is about to let the memory

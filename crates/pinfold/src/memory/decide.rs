@@ -1,6 +1,7 @@
 //! From what memory is for, and what was measured here, to a kind of memory.
 
-use super::{MemoryInner, Reason, ReasonCode};
+use super::{Reason, ReasonCode};
+use crate::device::Device;
 use pinfold_model::MemoryKind;
 use serde::Serialize;
 
@@ -69,53 +70,63 @@ impl Measured {
 }
 
 /// A kind, and why.
+#[derive(Clone, Debug)]
 pub(crate) struct Decision {
     pub(crate) kind: MemoryKind,
     pub(crate) reason: Reason,
 }
 
-pub(crate) fn decide(usage: Use, memory: &MemoryInner, asked: Option<MemoryKind>) -> Decision {
-    if let Some(kind) = asked {
-        let reason = Reason::new(ReasonCode::Asked, "asked for by name");
-        return Decision { kind, reason };
+/// A decision for every use, made anew only when something is measured.
+#[derive(Debug)]
+pub(crate) struct Decisions {
+    upload: Decision,
+    upload_in_place: Decision,
+    integrated: bool,
+}
+
+impl Decisions {
+    pub(crate) fn new(devices: &[Device], measured: Option<&Measured>) -> Self {
+        Decisions {
+            upload: upload(measured),
+            upload_in_place: upload_in_place(measured),
+            integrated: devices.iter().all(|d| d.info().capabilities.integrated),
+        }
     }
-    let measured = memory.measured.lock().clone();
-    let integrated = memory
-        .devices
-        .iter()
-        .all(|d| d.info().capabilities.integrated);
-    match usage {
-        Use::Upload | Use::Download | Use::Exchange if integrated => Decision {
-            kind: MemoryKind::Mapped,
-            reason: Reason::new(
+
+    pub(crate) fn decide(&self, usage: Use, asked: Option<MemoryKind>) -> Decision {
+        if let Some(kind) = asked {
+            let reason = Reason::new(ReasonCode::Asked, "asked for by name");
+            return Decision { kind, reason };
+        }
+        let decision = |kind, code, text| Decision {
+            kind,
+            reason: Reason::new(code, text),
+        };
+        match usage {
+            Use::Upload | Use::Download | Use::Exchange if self.integrated => decision(
+                MemoryKind::Mapped,
                 ReasonCode::SharedMemory,
                 "the device shares the host's memory, so that no copy is needed",
             ),
-        },
-        Use::Upload => upload(measured.as_deref()),
-        Use::Download => Decision {
-            kind: MemoryKind::PageLocked,
-            reason: Reason::new(
+            Use::Upload => self.upload.clone(),
+            Use::Download => decision(
+                MemoryKind::PageLocked,
                 ReasonCode::DirectCopy,
                 "the device copies straight into page-locked memory; write-combined memory is \
                  never used for results, since the host would read it uncached",
             ),
-        },
-        Use::Exchange => Decision {
-            kind: MemoryKind::PageLocked,
-            reason: Reason::new(
+            Use::Exchange => decision(
+                MemoryKind::PageLocked,
                 ReasonCode::DirectCopy,
                 "host and device both read and write it: page-locked and cached",
             ),
-        },
-        Use::UploadInPlace => upload_in_place(measured.as_deref()),
-        Use::ZeroCopy => Decision {
-            kind: MemoryKind::Mapped,
-            reason: Reason::new(
+            Use::UploadInPlace => self.upload_in_place.clone(),
+            Use::ZeroCopy => decision(
+                MemoryKind::Mapped,
                 ReasonCode::InPlace,
                 "kernels use it in place; the host reads it too, so it is cached",
             ),
-        },
+        }
     }
 }
 
@@ -146,7 +157,7 @@ fn upload(measured: Option<&Measured>) -> Decision {
     };
     Decision {
         kind,
-        reason: Reason::new(code, text),
+        reason: Reason::made(code, text),
     }
 }
 
@@ -178,7 +189,7 @@ fn upload_in_place(measured: Option<&Measured>) -> Decision {
     };
     Decision {
         kind,
-        reason: Reason::new(code, text),
+        reason: Reason::made(code, text),
     }
 }
 

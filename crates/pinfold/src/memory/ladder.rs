@@ -1,57 +1,24 @@
 //! The ladder: what to try when a kind of memory cannot be had. Every step is visible.
 
 use super::decide::Decision;
-use super::source::RawBlock;
+use super::source::{RawBlock, Refusal};
 use super::{LadderStep, MemoryInner, Placement, Rules};
 use crate::error::{Bytes, Error, HostMemoryError, Result};
-use crate::pool::core::POOL;
-use pinfold_hal::{DriverError, ErrorCode};
+use pinfold_hal::ErrorCode;
 use pinfold_machine::Machine;
 use pinfold_model::MemoryKind;
 use std::panic::Location;
 
-/// A rung: a kind, in one piece or several.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Rung {
-    kind: MemoryKind,
-    in_pieces: bool,
-}
-
-const fn whole(kind: MemoryKind) -> Rung {
-    Rung {
-        kind,
-        in_pieces: false,
-    }
-}
-
-const fn pieces(kind: MemoryKind) -> Rung {
-    Rung {
-        kind,
-        in_pieces: true,
-    }
-}
-
 /// What is tried for a kind, in order. Memory that kernels use in place has no rung below mapped:
 /// they could not reach it.
-fn rungs(kind: MemoryKind) -> &'static [Rung] {
+fn rungs(kind: MemoryKind) -> &'static [MemoryKind] {
     use MemoryKind::{Mapped, MappedWriteCombined, PageLocked, Pageable, WriteCombined};
-    const WRITE_COMBINED: &[Rung] = &[
-        whole(WriteCombined),
-        whole(PageLocked),
-        pieces(PageLocked),
-        whole(Pageable),
-    ];
-    const PAGE_LOCKED: &[Rung] = &[whole(PageLocked), pieces(PageLocked), whole(Pageable)];
-    const MAPPED_WRITE_COMBINED: &[Rung] =
-        &[whole(MappedWriteCombined), whole(Mapped), pieces(Mapped)];
-    const MAPPED: &[Rung] = &[whole(Mapped), pieces(Mapped)];
-    const PAGEABLE: &[Rung] = &[whole(Pageable)];
     match kind {
-        WriteCombined => WRITE_COMBINED,
-        MappedWriteCombined => MAPPED_WRITE_COMBINED,
-        Mapped => MAPPED,
-        Pageable => PAGEABLE,
-        _ => PAGE_LOCKED,
+        WriteCombined => &[WriteCombined, PageLocked, Pageable],
+        MappedWriteCombined => &[MappedWriteCombined, Mapped],
+        Mapped => &[Mapped],
+        Pageable => &[Pageable],
+        _ => &[PageLocked, Pageable],
     }
 }
 
@@ -68,45 +35,34 @@ pub(super) fn acquire(
     if bytes == 0 {
         return Ok((RawBlock::empty(kind), placed(kind)));
     }
+    if let Some(raw) = memory.source.acquire_cached(kind, bytes) {
+        return Ok((raw, placed(kind)));
+    }
     if kind != MemoryKind::Pageable {
         memory
             .devices
             .iter()
             .try_for_each(crate::device::Device::ensure_open)?;
     }
-    let mut tried = Vec::new();
-    let mut of_the_pool = false;
+    let (mut tried, mut of_the_pool) = (Vec::new(), false);
     for rung in rungs(kind) {
-        if rules.strict && rung.kind != kind {
+        if rules.strict && *rung != kind {
             break;
         }
-        if rung.in_pieces && !memory.source.cuts_pieces() {
-            continue;
-        }
-        let attempt = match memory.source.acquire_cached(rung.kind, bytes) {
-            Some(raw) => Ok(raw),
-            None => {
-                memory.collect()?;
-                fresh(memory, *rung, bytes)
-            }
-        };
-        match attempt {
+        match fresh(memory, *rung, bytes) {
             Ok(raw) => {
                 if !tried.is_empty() {
                     memory.counters.stepped_down();
                 }
-                let pieces = raw.pieces();
-                return Ok((raw, placed(rung.kind).with_ladder(tried, pieces)));
+                return Ok((raw, placed(*rung).with_ladder(tried)));
             }
-            Err(error) if error.code.is_sticky() => {
-                return Err(Error::Driver {
-                    doing: "getting host memory",
-                    source: error,
-                });
+            Err(Refusal::Driver(source)) if source.code.is_sticky() => {
+                let doing = "getting host memory";
+                return Err(Error::Driver { doing, source });
             }
-            Err(error) => {
-                of_the_pool = error.call == POOL;
-                tried.push(step(*rung, &error));
+            Err(refusal) => {
+                of_the_pool = matches!(refusal, Refusal::Pool(_));
+                tried.push(step(*rung, refusal));
             }
         }
     }
@@ -114,40 +70,36 @@ pub(super) fn acquire(
         true => "ask for less, free some, or raise the pool's budget".to_owned(),
         false => likely_limit(bytes),
     };
-    let error = HostMemoryError {
+    Err(Error::HostMemory(Box::new(HostMemoryError {
         bytes,
         wanted: kind,
         tried,
         strict: rules.strict,
         limit,
         site,
-    };
-    Err(Error::HostMemory(Box::new(error)))
+    })))
 }
 
-/// Memory that is not at hand: from the driver, or when some comes back.
-fn fresh(memory: &MemoryInner, rung: Rung, bytes: u64) -> Result<RawBlock, DriverError> {
-    if rung.in_pieces {
-        return memory.source.acquire_host_in_pieces(rung.kind, bytes);
-    }
-    // A device that is lost meanwhile is found by the next request.
+/// Memory from whatever the source has, once what the device is done with came back.
+fn fresh(memory: &MemoryInner, kind: MemoryKind, bytes: u64) -> Result<RawBlock, Refusal> {
+    // A device that is lost is no reason to refuse memory of another one.
     let reclaim = || drop(memory.collect());
-    memory.source.acquire_host(rung.kind, bytes, &reclaim)
+    reclaim();
+    match memory.source.acquire_cached(kind, bytes) {
+        Some(raw) => Ok(raw),
+        None => memory.source.acquire_host(kind, bytes, &reclaim),
+    }
 }
 
-fn step(rung: Rung, error: &DriverError) -> LadderStep {
-    let problem = match error.code {
-        ErrorCode::OutOfMemory if error.call == POOL => error.detail.clone(),
-        ErrorCode::OutOfMemory => {
+fn step(tried: MemoryKind, refusal: Refusal) -> LadderStep {
+    let problem = match refusal {
+        Refusal::Pool(text) => text,
+        Refusal::Driver(error) if error.code == ErrorCode::OutOfMemory => {
             format!("{} cannot have that much ({})", error.call, error.code)
         }
-        _ => error.to_string(),
+        Refusal::Driver(error) => error.to_string(),
     };
-    LadderStep {
-        tried: rung.kind,
-        in_pieces: rung.in_pieces,
-        problem,
-    }
+    LadderStep { tried, problem }
 }
 
 /// Names the limit that most likely stood in the way, and the one that is often blamed wrongly.
@@ -162,8 +114,8 @@ fn likely_limit(bytes: u64) -> String {
         )
     } else {
         format!(
-            "{} seem to be left by {}, so the limit is the driver's own; ask for smaller pieces, \
-             and see `pinfold probe`",
+            "{} seem to be left by {}, so the limit is the driver's own; ask for less, and \
+             see `pinfold probe`",
             Bytes(headroom.bytes),
             headroom.limited_by
         )

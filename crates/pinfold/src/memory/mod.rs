@@ -30,7 +30,8 @@ use crate::element::Element;
 use crate::error::{Error, Refused, Result};
 use crate::pool::{PoolOptions, PoolStats};
 use block::Block;
-use parking_lot::Mutex;
+use decide::Decisions;
+use parking_lot::{Mutex, RwLock};
 use pinfold_model::MemoryKind;
 use retire::Retired;
 use source::BlockSource;
@@ -68,6 +69,7 @@ pub(crate) struct MemoryInner {
     retired: Retired,
     counters: Counters,
     measured: Mutex<Option<Arc<Measured>>>,
+    decisions: RwLock<Decisions>,
 }
 
 /// How a request may be served.
@@ -77,45 +79,47 @@ struct Rules {
     kind: Option<MemoryKind>,
 }
 
+/// Every block begins on a multiple of this; elements may not ask for more.
+const ALIGN_BYTES: usize = pinfold_pool::SLOT_ALIGN_BYTES as usize;
 /// No allocation is larger than this.
 const ALLOCATION_BYTES_MAX: u64 = 1 << 46;
 
 impl Memory {
-    /// Memory for one device.
+    /// Memory for one device, over a pool with the default options.
     pub fn new(device: &Device) -> Self {
-        Self::over(vec![device.clone()])
+        Self::over_pool(vec![device.clone()], &PoolOptions::default())
     }
 
-    /// Memory that every one of the devices can reach (portable). `None` for an empty list, or for
-    /// devices of different platforms.
+    /// Memory that every one of the devices can reach (portable), over a pool with the default
+    /// options. `None` for an empty list, or for devices of different platforms.
     pub fn for_devices(devices: &[Device]) -> Option<Self> {
-        let first = devices.first()?;
-        let one_platform = devices
-            .iter()
-            .all(|d| Arc::ptr_eq(d.platform_inner(), first.platform_inner()));
-        one_platform.then(|| Self::over(devices.to_vec()))
+        Self::pooled(devices, &PoolOptions::default())
     }
 
     /// Memory over a pool: page-locked requests are served from segments that the pool has, in
     /// nanoseconds and without the driver, and idle segments go back. `None` as in
     /// [`for_devices`](Self::for_devices).
     pub fn pooled(devices: &[Device], options: &PoolOptions) -> Option<Self> {
-        let plain = Self::for_devices(devices)?;
-        let source = pooled::PooledSource::new(devices, options);
-        Some(Self::with_source(
-            plain.inner.devices.clone(),
-            Box::new(source),
-        ))
+        one_platform(devices).then(|| Self::over_pool(devices.to_vec(), options))
     }
 
-    fn over(devices: Vec<Device>) -> Self {
-        let source = Box::new(plain::PlainSource::new(&devices));
+    /// Memory without a pool: every request goes to the driver, every release gives it back. To
+    /// compare, or where page-locked memory is asked for once and kept. `None` as in
+    /// [`for_devices`](Self::for_devices).
+    pub fn unpooled(devices: &[Device]) -> Option<Self> {
+        let source = || Box::new(plain::PlainSource::new(devices));
+        one_platform(devices).then(|| Self::with_source(devices.to_vec(), source()))
+    }
+
+    fn over_pool(devices: Vec<Device>, options: &PoolOptions) -> Self {
+        let source = Box::new(pooled::PooledSource::new(&devices, options));
         Self::with_source(devices, source)
     }
 
     fn with_source(devices: Vec<Device>, source: Box<dyn BlockSource>) -> Self {
         let inner = MemoryInner {
             source,
+            decisions: RwLock::new(Decisions::new(&devices, None)),
             devices,
             retired: Retired::default(),
             counters: Counters::default(),
@@ -152,9 +156,21 @@ impl Memory {
         }
     }
 
+    /// The same memory, but kinds are chosen again.
+    fn without_kind(&self) -> Self {
+        Memory {
+            rules: Rules {
+                kind: None,
+                ..self.rules
+            },
+            ..self.clone()
+        }
+    }
+
     /// Tells the manager what was measured on this machine. Without it, nothing that pays only on
     /// some machines is ever chosen.
     pub fn set_measured(&self, measured: Measured) {
+        *self.inner.decisions.write() = Decisions::new(&self.inner.devices, Some(&measured));
         *self.inner.measured.lock() = Some(Arc::new(measured));
     }
 
@@ -236,15 +252,10 @@ impl Memory {
     /// As [`zero_copy`](Self::zero_copy).
     #[track_caller]
     pub fn scalar_cell(&self) -> Result<ScalarCell> {
-        let rules = Rules {
-            kind: Some(MemoryKind::Mapped),
-            strict: true,
-        };
-        let block = Memory {
-            rules,
-            ..self.clone()
-        }
-        .host_block::<u64>(Use::ZeroCopy, 4)?;
+        let block = self
+            .strict()
+            .without_kind()
+            .host_block::<u64>(Use::ZeroCopy, ScalarCell::WORDS)?;
         Ok(ScalarCell::new(block))
     }
 
@@ -277,7 +288,8 @@ impl Memory {
             });
         }
         let bytes = bytes_of::<T>(elements)?;
-        self.collect()?;
+        // What fails here is told by whoever asks that device.
+        let _ = self.collect();
         device.ensure_open()?;
         let raw = self.inner.source.acquire_device(device, bytes, site)?;
         let placement = Placement::new(MemoryKind::Device, bytes, Reason::device(), site);
@@ -355,7 +367,7 @@ impl Memory {
         if let Some(kind) = self.rules.kind.filter(|kind| !usage.allows(*kind)) {
             return Err(Error::KindNotAllowed { kind, usage });
         }
-        let decision = decide::decide(usage, &self.inner, self.rules.kind);
+        let decision = self.inner.decisions.read().decide(usage, self.rules.kind);
         let (raw, placement) = ladder::acquire(&self.inner, decision, bytes, self.rules, site)?;
         Ok(Block::new(self.inner.clone(), raw, placement))
     }
@@ -384,7 +396,15 @@ impl std::fmt::Debug for Memory {
     }
 }
 
+/// True for a list that is not empty and all of one platform.
+fn one_platform(devices: &[Device]) -> bool {
+    let first = devices.first().map(Device::platform_inner);
+    let same = |d: &Device| first.is_some_and(|first| Arc::ptr_eq(d.platform_inner(), first));
+    !devices.is_empty() && devices.iter().all(same)
+}
+
 fn bytes_of<T: Element>(elements: usize) -> Result<u64> {
+    const { assert!(std::mem::align_of::<T>() <= ALIGN_BYTES) };
     let element_bytes = std::mem::size_of::<T>();
     (elements as u64)
         .checked_mul(element_bytes as u64)

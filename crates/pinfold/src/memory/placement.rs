@@ -4,6 +4,7 @@ use pinfold_model::MemoryKind;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::panic::Location;
+use std::sync::Arc;
 
 /// Where a buffer is, and why.
 #[derive(Clone, Debug, Serialize)]
@@ -12,7 +13,6 @@ pub struct Placement {
     bytes: u64,
     reason: Reason,
     ladder: Vec<LadderStep>,
-    pieces: usize,
     #[serde(serialize_with = "site_text")]
     site: &'static Location<'static>,
 }
@@ -33,17 +33,12 @@ impl Placement {
             bytes,
             reason,
             ladder: Vec::new(),
-            pieces: 1,
             site,
         }
     }
 
-    pub(crate) fn with_ladder(self, ladder: Vec<LadderStep>, pieces: usize) -> Self {
-        Placement {
-            ladder,
-            pieces,
-            ..self
-        }
+    pub(crate) fn with_ladder(self, ladder: Vec<LadderStep>) -> Self {
+        Placement { ladder, ..self }
     }
 
     /// The kind of memory.
@@ -64,11 +59,6 @@ impl Placement {
     /// What was tried before, and how it failed. Empty where the first choice was had.
     pub fn ladder(&self) -> &[LadderStep] {
         &self.ladder
-    }
-
-    /// Number of registrations that the memory is made of; 1 for memory from one allocation.
-    pub fn pieces(&self) -> usize {
-        self.pieces
     }
 
     /// The line of code that asked.
@@ -92,9 +82,7 @@ impl fmt::Display for Placement {
 pub struct LadderStep {
     /// The kind that was tried.
     pub tried: MemoryKind,
-    /// True where it was tried in several smaller pieces.
-    pub in_pieces: bool,
-    /// What the driver or the system said.
+    /// What the driver, the system or the pool said.
     pub problem: String,
 }
 
@@ -102,7 +90,29 @@ pub struct LadderStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
     code: ReasonCode,
-    text: String,
+    text: Text,
+}
+
+/// A text that costs nothing to copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Text {
+    Fixed(&'static str),
+    Made(Arc<str>),
+}
+
+impl Text {
+    fn as_str(&self) -> &str {
+        match self {
+            Text::Fixed(text) => text,
+            Text::Made(text) => text,
+        }
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(self.as_str())
+    }
 }
 
 /// The kinds of reasons there are.
@@ -127,11 +137,14 @@ pub enum ReasonCode {
 }
 
 impl Reason {
-    pub(crate) fn new(code: ReasonCode, text: impl Into<String>) -> Self {
-        Reason {
-            code,
-            text: text.into(),
-        }
+    pub(crate) fn new(code: ReasonCode, text: &'static str) -> Self {
+        let text = Text::Fixed(text);
+        Reason { code, text }
+    }
+
+    pub(crate) fn made(code: ReasonCode, text: String) -> Self {
+        let text = Text::Made(text.into());
+        Reason { code, text }
     }
 
     pub(crate) fn device() -> Self {
@@ -146,6 +159,6 @@ impl Reason {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(self.text.as_str())
     }
 }

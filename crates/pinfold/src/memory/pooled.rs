@@ -1,11 +1,11 @@
 //! Page-locked memory from pools; everything else straight from driver and system.
 
 use super::plain::{PlainSource, is_mapped, is_write_combined};
-use super::source::{BlockSource, Origin, RawBlock};
+use super::source::{BlockSource, Origin, RawBlock, Refusal};
 use crate::device::Device;
 use crate::error::Result;
 use crate::pool::core::{Core, Slot};
-use crate::pool::{PoolOptions, PoolStats, cached, write_combined};
+use crate::pool::{CUT_BYTES, PoolOptions, PoolStats, cached, write_combined};
 use pinfold_hal::{DriverError, ErrorCode, HostAddr};
 use pinfold_model::MemoryKind;
 use smallvec::SmallVec;
@@ -57,6 +57,7 @@ impl PooledSource {
             device,
             bytes: slot.requested_bytes,
             held_bytes: slot.held_bytes,
+            cut_bytes: Some(CUT_BYTES),
             kind,
             keep: None,
         }
@@ -69,13 +70,13 @@ impl BlockSource for PooledSource {
         kind: MemoryKind,
         bytes: u64,
         reclaim: &dyn Fn(),
-    ) -> Result<RawBlock, DriverError> {
+    ) -> Result<RawBlock, Refusal> {
         if kind == MemoryKind::Pageable {
             return self.plain.acquire_host(kind, bytes, reclaim);
         }
         if !self.can(kind) {
             let call = "cuMemHostGetDevicePointer";
-            return Err(DriverError::new(ErrorCode::NotSupported, call));
+            return Err(DriverError::new(ErrorCode::NotSupported, call).into());
         }
         let slot = self.core(kind).take(bytes, reclaim)?;
         Ok(self.block(kind, slot))
@@ -87,19 +88,6 @@ impl BlockSource for PooledSource {
         }
         let slot = self.core(kind).take_free(bytes)?;
         Some(self.block(kind, slot))
-    }
-
-    /// Segments are made of pieces as it is: what the pool refuses cannot be had in pieces.
-    fn cuts_pieces(&self) -> bool {
-        false
-    }
-
-    fn acquire_host_in_pieces(
-        &self,
-        kind: MemoryKind,
-        bytes: u64,
-    ) -> Result<RawBlock, DriverError> {
-        self.plain.acquire_host_in_pieces(kind, bytes)
     }
 
     fn acquire_device(

@@ -118,6 +118,7 @@ fn pin(
             device: addrs,
             bytes: bytes as u64,
             held_bytes: bytes as u64,
+            cut_bytes: None,
             kind: MemoryKind::Registered,
             keep: None,
         }),
@@ -161,7 +162,7 @@ fn pin_with_driver(
 
 fn explain(error: DriverError, host: HostAddr, bytes: usize) -> Error {
     if error.code == pinfold_hal::ErrorCode::HostMemoryAlreadyRegistered {
-        let owner = "code outside of pinfold".to_owned();
+        let owner = "other code of this process, or another platform".to_owned();
         return Error::AlreadyRegistered {
             start: host.0,
             end: host.0 + bytes,

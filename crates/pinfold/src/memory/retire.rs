@@ -11,14 +11,20 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// How many blocks may be added before the device is asked again.
 const COLLECT_EVERY: u32 = 32;
 
+/// A block of this size is worth a question by itself.
+const LARGE_BYTES: u64 = 1 << 20;
+
 /// Blocks that wait for the device, each with the uses that it waits for. They are looked at in
 /// any order: a stream that is stuck holds up only its own blocks.
 ///
-/// Adding one asks the device nothing. Every so many, and whenever memory is wanted that is not at
-/// hand, each stream that blocks wait for is asked once, whatever their number.
+/// Adding a small one asks the device nothing. Every so many, for large ones, and whenever memory
+/// is wanted that is not at hand, each stream that blocks wait for is asked once, whatever their
+/// number.
 #[derive(Default)]
 pub(crate) struct Retired {
     waiting: Mutex<Vec<(RawBlock, UseLog)>>,
+    /// An empty list with room.
+    spare: Mutex<Vec<(RawBlock, UseLog)>>,
     bytes: AtomicU64,
     added: AtomicU32,
 }
@@ -37,14 +43,15 @@ impl Retired {
         source: &dyn BlockSource,
         counters: &Counters,
     ) {
-        if uses.is_known_done() {
+        if uses.is_known_gone() {
             release(block, source, counters);
             return;
         }
         uses.unwant();
+        let is_large = block.held_bytes >= LARGE_BYTES;
         self.bytes.fetch_add(block.held_bytes, Ordering::Relaxed);
         self.waiting.lock().push((block, uses));
-        if self.added.fetch_add(1, Ordering::Relaxed) + 1 >= COLLECT_EVERY {
+        if is_large || self.added.fetch_add(1, Ordering::Relaxed) + 1 >= COLLECT_EVERY {
             // What fails here fails again where somebody can be told.
             let _ = self.collect(source, counters);
         }
@@ -53,29 +60,44 @@ impl Retired {
     /// Releases what the device has finished with.
     ///
     /// # Errors
-    /// Where a device is lost; its blocks stay.
+    /// Where a device is lost, whose blocks are released too: it touches nothing any more; or where
+    /// the driver cannot tell, whose blocks stay.
     pub(crate) fn collect(&self, source: &dyn BlockSource, counters: &Counters) -> Result<()> {
         if self.bytes() == 0 {
             return Ok(());
         }
         self.added.store(0, Ordering::Relaxed);
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        let outcome = ask_each_stream(&waiting);
-        let (done, mut kept): (Vec<_>, Vec<_>) = waiting
-            .into_iter()
-            .partition(|(_, uses)| uses.is_known_done());
-        for (block, _) in done {
+        // Two lists take turns, so that neither has to grow again and again.
+        let spare = std::mem::take(&mut *self.spare.lock());
+        let mut batch = std::mem::replace(&mut *self.waiting.lock(), spare);
+        let outcome = ask_each_stream(&batch);
+        let mut at = 0;
+        while at < batch.len() {
+            if !batch[at].1.is_known_gone() {
+                at += 1;
+                continue;
+            }
+            let (block, uses) = batch.swap_remove(at);
             self.bytes.fetch_sub(block.held_bytes, Ordering::Relaxed);
             release(block, source, counters);
+            drop(uses);
         }
-        self.waiting.lock().append(&mut kept);
+        {
+            let mut waiting = self.waiting.lock();
+            if waiting.len() < batch.len() {
+                std::mem::swap(&mut *waiting, &mut batch);
+            }
+            waiting.append(&mut batch);
+        }
+        *self.spare.lock() = batch;
         outcome
     }
 
     /// Waits for the device and releases everything; a lost device touches nothing any more.
     /// What cannot be waited for is leaked.
     pub(crate) fn wait_for_all(&self, source: &dyn BlockSource, counters: &Counters) {
-        for (block, uses) in std::mem::take(&mut *self.waiting.lock()) {
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        for (block, uses) in waiting {
             if uses.settle().is_err_and(|error| !error.device_is_lost()) {
                 std::mem::forget(block);
                 continue;

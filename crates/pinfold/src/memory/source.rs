@@ -11,11 +11,11 @@ use std::panic::Location;
 
 /// A source of memory. No method is called while a lock of the memory manager is held.
 pub(crate) trait BlockSource: Send + Sync {
-    /// Host memory of exactly this kind, with whatever it holds, page-aligned. `bytes` >
+    /// Host memory of exactly this kind, with whatever it holds, aligned to 64 bytes. `bytes` >
     /// 0.
     ///
     /// # Errors
-    /// The driver's or the system's answer; nothing is left behind.
+    /// The driver's, the system's or the pool's answer; nothing is left behind.
     ///
     /// Where it waits for memory to come back, `reclaim` is called again and again to help.
     fn acquire_host(
@@ -23,25 +23,12 @@ pub(crate) trait BlockSource: Send + Sync {
         kind: MemoryKind,
         bytes: u64,
         reclaim: &dyn Fn(),
-    ) -> Result<RawBlock, DriverError>;
+    ) -> Result<RawBlock, Refusal>;
 
     /// The same, where it can be had at once without asking anybody.
     fn acquire_cached(&self, _kind: MemoryKind, _bytes: u64) -> Option<RawBlock> {
         None
     }
-
-    /// Whether it may help to ask for several smaller pieces.
-    fn cuts_pieces(&self) -> bool {
-        true
-    }
-
-    /// Host memory of this kind made of several smaller pieces that lie side by side.
-    ///
-    /// # Errors
-    /// As above; also where the size cannot be cut, or the pieces would not be in line for the
-    /// device.
-    fn acquire_host_in_pieces(&self, kind: MemoryKind, bytes: u64)
-    -> Result<RawBlock, DriverError>;
 
     /// Device memory. Zero bytes give an empty block.
     fn acquire_device(
@@ -66,6 +53,21 @@ pub(crate) trait BlockSource: Send + Sync {
     }
 }
 
+/// Why memory cannot be had.
+#[derive(Clone, Debug)]
+pub(crate) enum Refusal {
+    /// The driver or the system has none.
+    Driver(DriverError),
+    /// The pool may not take more, and says why.
+    Pool(String),
+}
+
+impl From<DriverError> for Refusal {
+    fn from(error: DriverError) -> Self {
+        Refusal::Driver(error)
+    }
+}
+
 /// A piece of memory and how to give it back. Plain data: whoever holds it keeps the rules.
 pub(crate) struct RawBlock {
     /// How it was made.
@@ -78,6 +80,9 @@ pub(crate) struct RawBlock {
     pub(crate) bytes: u64,
     /// Bytes taken from the system or device.
     pub(crate) held_bytes: u64,
+    /// Where it is registered in parts: they meet at host addresses that are multiples of this, and
+    /// no copy may cross such a place.
+    pub(crate) cut_bytes: Option<u64>,
     /// The kind, for the books.
     pub(crate) kind: MemoryKind,
     /// What has to live until the block is given back: the owner of registered memory.
@@ -96,8 +101,6 @@ pub(crate) enum Origin {
     System,
     /// The driver's page-locked allocation.
     Driver,
-    /// Ordinary memory from the system, registered in pieces that begin at these addresses.
-    Pieces(Vec<HostAddr>),
     /// Memory of somebody else's, registered.
     Registered,
     /// Device memory.
@@ -107,14 +110,6 @@ pub(crate) enum Origin {
 }
 
 impl RawBlock {
-    /// Number of registrations that it is made of.
-    pub(crate) fn pieces(&self) -> usize {
-        match &self.origin {
-            Origin::Pieces(starts) => starts.len(),
-            _ => 1,
-        }
-    }
-
     /// A block of zero bytes.
     pub(crate) fn empty(kind: MemoryKind) -> Self {
         RawBlock {
@@ -123,6 +118,7 @@ impl RawBlock {
             device: SmallVec::new(),
             bytes: 0,
             held_bytes: 0,
+            cut_bytes: None,
             kind,
             keep: None,
         }

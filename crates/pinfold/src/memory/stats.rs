@@ -1,10 +1,10 @@
 //! The books: bytes and counts by kind of memory.
 
 use super::source::RawBlock;
-use parking_lot::Mutex;
 use pinfold_model::MemoryKind;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes and counts of one kind of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -21,7 +21,7 @@ pub struct KindStats {
     pub taken: u64,
 }
 
-/// The books at one moment.
+/// The books at one moment; exact whenever no other thread takes or gives back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryStats {
     /// By kind; kinds that were never used are absent.
@@ -32,38 +32,88 @@ pub struct MemoryStats {
     pub ladder_steps: u64,
 }
 
+/// Kinds that blocks can be of.
+const KINDS: [MemoryKind; 7] = [
+    MemoryKind::Pageable,
+    MemoryKind::PageLocked,
+    MemoryKind::WriteCombined,
+    MemoryKind::Mapped,
+    MemoryKind::MappedWriteCombined,
+    MemoryKind::Registered,
+    MemoryKind::Device,
+];
+
+/// The books while they are kept: numbers that threads change side by side.
 #[derive(Default)]
 pub(crate) struct Counters {
-    books: Mutex<MemoryStats>,
+    kinds: [KindCounters; KINDS.len()],
+    ladder_steps: AtomicU64,
+}
+
+#[derive(Default)]
+struct KindCounters {
+    taken: AtomicU64,
+    given: AtomicU64,
+    requested_bytes: AtomicU64,
+    held_bytes: AtomicU64,
+    held_bytes_peak: AtomicU64,
 }
 
 impl Counters {
+    fn of(&self, kind: MemoryKind) -> Option<&KindCounters> {
+        let at = KINDS.iter().position(|known| *known == kind)?;
+        self.kinds.get(at)
+    }
+
     pub(crate) fn taken(&self, block: &RawBlock) {
-        let mut books = self.books.lock();
-        let kind = books.kinds.entry(block.kind).or_default();
-        kind.blocks += 1;
-        kind.taken += 1;
-        kind.requested_bytes += block.bytes;
-        kind.held_bytes += block.held_bytes;
-        kind.held_bytes_peak = kind.held_bytes_peak.max(kind.held_bytes);
+        let Some(kind) = self.of(block.kind) else {
+            return;
+        };
+        kind.taken.fetch_add(1, Ordering::Relaxed);
+        kind.requested_bytes
+            .fetch_add(block.bytes, Ordering::Relaxed);
+        let before = kind
+            .held_bytes
+            .fetch_add(block.held_bytes, Ordering::Relaxed);
+        let held = before + block.held_bytes;
+        if held > kind.held_bytes_peak.load(Ordering::Relaxed) {
+            kind.held_bytes_peak.fetch_max(held, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn given_back(&self, block: &RawBlock) {
-        let mut books = self.books.lock();
-        let kind = books.kinds.entry(block.kind).or_default();
-        kind.blocks -= 1;
-        kind.requested_bytes -= block.bytes;
-        kind.held_bytes -= block.held_bytes;
+        let Some(kind) = self.of(block.kind) else {
+            return;
+        };
+        kind.given.fetch_add(1, Ordering::Relaxed);
+        kind.requested_bytes
+            .fetch_sub(block.bytes, Ordering::Relaxed);
+        kind.held_bytes
+            .fetch_sub(block.held_bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn stepped_down(&self) {
-        self.books.lock().ladder_steps += 1;
+        self.ladder_steps.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn snapshot(&self, retired_bytes: u64) -> MemoryStats {
+        let read = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let books = |kind: &KindCounters| {
+            let given = read(&kind.given);
+            let taken = read(&kind.taken);
+            KindStats {
+                blocks: taken.saturating_sub(given),
+                requested_bytes: read(&kind.requested_bytes),
+                held_bytes: read(&kind.held_bytes),
+                held_bytes_peak: read(&kind.held_bytes_peak),
+                taken,
+            }
+        };
+        let used = KINDS.into_iter().zip(self.kinds.iter().map(books));
         MemoryStats {
+            kinds: used.filter(|(_, books)| books.taken > 0).collect(),
             retired_bytes,
-            ..self.books.lock().clone()
+            ladder_steps: read(&self.ladder_steps),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::options::{PoolOptions, WhenFull};
 use parking_lot::{Condvar, Mutex};
 use pinfold_machine::Machine;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 /// Counts the page-locked bytes of a pool.
@@ -11,6 +12,8 @@ pub(super) struct Budget {
     state: Mutex<State>,
     /// Told when bytes come back, to the budget or to the pool.
     came_back: Condvar,
+    /// Requests that may be about to wait. Nobody is told where there are none.
+    waiting: AtomicU32,
 }
 
 #[derive(Default)]
@@ -21,6 +24,15 @@ struct State {
     peak_bytes: u64,
     /// Grows with everything that comes back.
     returns: u64,
+}
+
+/// A request that may have to wait.
+pub(super) struct Entered<'b>(&'b Budget);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Why no more may be page-locked.
@@ -43,6 +55,7 @@ impl Budget {
                 ..State::default()
             }),
             came_back: Condvar::new(),
+            waiting: AtomicU32::new(0),
         }
     }
 
@@ -94,10 +107,19 @@ impl Budget {
         self.memory_came_back();
     }
 
-    /// Wakes whoever waits for memory.
+    /// Wakes whoever waits for memory. What came back is to be had already.
     pub(super) fn memory_came_back(&self) {
-        self.state.lock().returns += 1;
-        self.came_back.notify_all();
+        // A request that is not counted yet looks for memory after it is, and so finds this.
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.state.lock().returns += 1;
+            self.came_back.notify_all();
+        }
+    }
+
+    /// Announces a request that may have to wait.
+    pub(super) fn enter(&self) -> Entered<'_> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        Entered(self)
     }
 
     /// How often memory came back so far.
@@ -152,6 +174,7 @@ mod tests {
     #[test]
     fn a_wait_ends_when_memory_comes_back_or_in_time() {
         let budget = budget(100);
+        let _entered = budget.enter();
         let seen = budget.returns();
         budget.wait(seen, Instant::now() + Duration::from_millis(1));
         assert_eq!(budget.returns(), seen);

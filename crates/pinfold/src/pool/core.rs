@@ -10,20 +10,21 @@ use super::options::PoolOptions;
 use super::segments::{Make, Maker, SEGMENT_ALIGN_BYTES, Segment};
 use super::stats::{Counters, Flows, PoolStats};
 use crate::device::Device;
+use crate::memory::source::Refusal;
 use parking_lot::{Condvar, Mutex, RwLock};
 use pinfold_hal::{DeviceAddr, DeviceId, DriverError, ErrorCode};
 use pinfold_pool::{Class, PAGE_BYTES, Shared, spans::Cut};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Stands for the driver's call where it is the pool that refuses.
-pub(crate) const POOL: &str = "the pool";
 /// The least that a pool grows by.
 const GROWTH_BYTES_MIN: u64 = 4 << 20;
 /// The most that a pool grows by for smaller requests.
 const GROWTH_BYTES_MAX: u64 = 256 << 20;
+/// How often pages are given back before the clock is looked at.
+const LOOK_EVERY: u32 = 64;
 /// How often idle segments are looked at in the time after which they go.
 const DECAY_LOOKS: u32 = 4;
 /// How often a request grows the pool only to find that somebody else took the pages.
@@ -57,6 +58,8 @@ pub(crate) struct Core {
     idle: Mutex<BTreeMap<u64, Instant>>,
     idle_after: Duration,
     began: Instant,
+    /// How often pages were given back.
+    given_back: AtomicU32,
     /// When idle segments are looked at next, in milliseconds since the beginning.
     next_decay_ms: AtomicU64,
     growing: Mutex<bool>,
@@ -78,6 +81,7 @@ impl Core {
             idle: Mutex::default(),
             idle_after: options.idle_after,
             began: Instant::now(),
+            given_back: AtomicU32::new(0),
             next_decay_ms: AtomicU64::new(0),
             growing: Mutex::new(false),
             grown: Condvar::new(),
@@ -85,71 +89,83 @@ impl Core {
         })
     }
 
-    /// Memory for a request of 1 byte or more. Where it has to wait for memory to come back,
-    /// `reclaim` is called again and again, to make it come back.
-    #[inline]
-    pub(crate) fn take(
-        self: &Arc<Self>,
-        bytes: u64,
-        reclaim: &dyn Fn(),
-    ) -> Result<Slot, DriverError> {
-        let Some(class) = Class::of(bytes) else {
-            return self.take_pages(bytes, reclaim);
-        };
+    /// A small request from the thread's own cache, or nothing. Inlined by force: it is shorter
+    /// than a call.
+    #[inline(always)]
+    pub(crate) fn take_own(self: &Arc<Self>, bytes: u64) -> Option<Slot> {
+        let class = Class::of(bytes)?;
         let held_bytes = class.bytes();
-        let served = local::with(self, |local| {
+        let addr = local::with(self, |local| {
             let addr = local.cache.pop(class)?;
             local.counters.took(bytes, held_bytes);
             Some(addr)
-        });
-        match served.flatten() {
-            Some(addr) => Ok(Slot {
-                addr,
-                requested_bytes: bytes,
-                held_bytes,
-            }),
-            None => self.take_refilled(class, bytes, reclaim),
-        }
-    }
-
-    /// Takes memory back that nobody uses any more.
-    #[inline]
-    pub(crate) fn give_back(self: &Arc<Self>, slot: Slot) {
-        let Slot {
-            addr,
-            requested_bytes,
-            held_bytes,
-        } = slot;
-        let Some(class) = Class::of(requested_bytes) else {
-            self.give_back_pages(slot);
-            return;
-        };
-        let kept = local::with(self, |local| {
-            local.cache.push(class, addr, &self.shared);
-            local.counters.gave(requested_bytes, held_bytes);
-        });
-        if kept.is_none() {
-            self.shared.give_back_slots(class, [addr]);
-            self.counters.gave(flows(&slot));
-        }
-    }
-
-    /// Memory that is page-locked and free already.
-    pub(crate) fn take_free(self: &Arc<Self>, bytes: u64) -> Option<Slot> {
-        let Some(class) = Class::of(bytes) else {
-            return self.pages_there(bytes);
-        };
-        let popped = local::with(self, |local| {
-            let addr = local.cache.pop(class)?;
-            local.counters.took(bytes, class.bytes());
-            Some(addr)
-        });
-        let addr = popped.flatten().or_else(|| self.refill(class, bytes))?;
+        })??;
         Some(Slot {
             addr,
             requested_bytes: bytes,
+            held_bytes,
+        })
+    }
+
+    /// Memory that is page-locked and free already.
+    #[inline]
+    pub(crate) fn take_free(self: &Arc<Self>, bytes: u64) -> Option<Slot> {
+        self.take_own(bytes).or_else(|| self.take_shared(bytes))
+    }
+
+    #[cold]
+    fn take_shared(self: &Arc<Self>, bytes: u64) -> Option<Slot> {
+        let Some(class) = Class::of(bytes) else {
+            return self.pages_there(bytes);
+        };
+        Some(Slot {
+            addr: self.refill(class, bytes)?,
+            requested_bytes: bytes,
             held_bytes: class.bytes(),
         })
+    }
+
+    /// Memory for a request of 1 byte or more, wherever it comes from. Where it has to wait for
+    /// memory to come back, `reclaim` is called again and again, to make it come back.
+    #[cold]
+    pub(crate) fn take(self: &Arc<Self>, bytes: u64, reclaim: &dyn Fn()) -> Result<Slot, Refusal> {
+        let least_bytes = match Class::of(bytes) {
+            Some(class) => u64::from(Cut::of(class).pages) * PAGE_BYTES,
+            None => {
+                let pages = bytes.div_ceil(PAGE_BYTES);
+                if u32::try_from(pages).is_err() {
+                    return Err(no_such_size(bytes).into());
+                }
+                pages * PAGE_BYTES
+            }
+        };
+        self.until_there(least_bytes, reclaim, || self.take_free(bytes))
+    }
+
+    /// Takes memory back that nobody uses any more.
+    #[inline(always)]
+    pub(crate) fn give_back(self: &Arc<Self>, slot: Slot) {
+        let kept = Class::of(slot.requested_bytes).and_then(|class| {
+            local::with(self, |local| {
+                local.cache.push(class, slot.addr, &self.shared);
+                local.counters.gave(slot.requested_bytes, slot.held_bytes);
+            })
+        });
+        if kept.is_none() {
+            self.give_back_slowly(slot);
+        }
+    }
+
+    /// Pages, and slots on a thread that is ending.
+    #[inline(never)]
+    fn give_back_slowly(&self, slot: Slot) {
+        match Class::of(slot.requested_bytes) {
+            None => self.give_back_pages(slot),
+            Some(class) => {
+                self.shared.give_back_slots(class, [slot.addr]);
+                self.counters.gave(flows(&slot));
+            }
+        }
     }
 
     /// A slot by way of the shared ones.
@@ -174,22 +190,6 @@ impl Core {
         })
     }
 
-    #[cold]
-    fn take_refilled(
-        self: &Arc<Self>,
-        class: Class,
-        bytes: u64,
-        reclaim: &dyn Fn(),
-    ) -> Result<Slot, DriverError> {
-        let span_bytes = u64::from(Cut::of(class).pages) * PAGE_BYTES;
-        let addr = self.until_there(span_bytes, reclaim, || self.refill(class, bytes))?;
-        Ok(Slot {
-            addr,
-            requested_bytes: bytes,
-            held_bytes: class.bytes(),
-        })
-    }
-
     /// Pages that are free already.
     fn pages_there(&self, bytes: u64) -> Option<Slot> {
         let pages = u32::try_from(bytes.div_ceil(PAGE_BYTES)).ok()?;
@@ -202,20 +202,14 @@ impl Core {
         Some(slot)
     }
 
-    fn take_pages(&self, bytes: u64, reclaim: &dyn Fn()) -> Result<Slot, DriverError> {
-        let pages = bytes.div_ceil(PAGE_BYTES);
-        if u32::try_from(pages).is_err() {
-            return Err(too_large(bytes));
-        }
-        self.until_there(pages * PAGE_BYTES, reclaim, || self.pages_there(bytes))
-    }
-
     fn give_back_pages(&self, slot: Slot) {
         // An address that is not given out cannot come here: slots are made by `take` only.
         let _ = self.shared.give_back_pages(slot.addr);
         self.counters.gave(flows(&slot));
         self.budget.memory_came_back();
-        self.decay();
+        if self.given_back.fetch_add(1, Ordering::Relaxed) % LOOK_EVERY == 0 {
+            self.decay();
+        }
     }
 
     /// Tries, and grows by at least so many bytes, until it works.
@@ -224,7 +218,8 @@ impl Core {
         bytes: u64,
         reclaim: &dyn Fn(),
         attempt: impl Fn() -> Option<R>,
-    ) -> Result<R, DriverError> {
+    ) -> Result<R, Refusal> {
+        let _entered = self.budget.enter();
         let deadline = self.budget.deadline();
         let mut grown = 0;
         loop {
@@ -244,13 +239,13 @@ impl Core {
                 continue;
             }
             let over = match problem {
-                Problem::Driver(error) => return Err(error),
+                Problem::Driver(error) => return Err(error.into()),
                 Problem::Budget(over) => over,
             };
             match deadline {
-                None => return Err(over.error("all of it is in use")),
+                None => return Err(over.refusal("all of it is in use")),
                 Some(end) if Instant::now() >= end => {
-                    return Err(over.error("waited for memory to come back in vain"));
+                    return Err(over.refusal("waited for memory to come back in vain"));
                 }
                 Some(end) => {
                     reclaim();
@@ -279,7 +274,7 @@ impl Core {
 
     fn add_segment(&self, bytes: u64) -> Result<(), Problem> {
         let rounded = |bytes: u64| bytes.checked_next_multiple_of(SEGMENT_ALIGN_BYTES);
-        let least = rounded(bytes).ok_or_else(|| Problem::Driver(too_large(bytes)))?;
+        let least = rounded(bytes).ok_or_else(|| Problem::Driver(no_such_size(bytes)))?;
         let (pinned, _) = self.budget.reserved_and_peak_bytes();
         let step = (pinned / 2).clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX);
         let wished = least.max(rounded(step).unwrap_or(least));
@@ -315,11 +310,16 @@ impl Core {
     }
 
     /// Adds free memory until so many bytes are free in a row.
-    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Result<(), DriverError> {
+    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Result<(), Refusal> {
         if bytes == 0 {
             return Ok(());
         }
-        let slot = self.take_pages(bytes, &|| ())?;
+        // Whole pages, also where a class would do.
+        let pages = bytes.div_ceil(PAGE_BYTES);
+        if u32::try_from(pages).is_err() {
+            return Err(no_such_size(bytes).into());
+        }
+        let slot = self.until_there(pages * PAGE_BYTES, &|| (), || self.pages_there(bytes))?;
         self.give_back_pages(slot);
         Ok(())
     }
@@ -450,25 +450,23 @@ enum Problem {
 }
 
 impl OverBudget {
-    fn error(self, why: &str) -> DriverError {
-        let what = format!(
+    fn refusal(self, why: &str) -> Refusal {
+        Refusal::Pool(format!(
             "{} allows {} of the {} more that are needed ({why})",
             self.limit,
             crate::Bytes(self.left_bytes),
             crate::Bytes(self.bytes),
-        );
-        DriverError::with_detail(ErrorCode::OutOfMemory, POOL, what)
+        ))
     }
 }
 
-fn outrun() -> DriverError {
-    let what = "other threads took all memory that was added; ask again";
-    DriverError::with_detail(ErrorCode::OutOfMemory, POOL, what)
+fn outrun() -> Refusal {
+    Refusal::Pool("other threads took all memory that was added; ask again".to_owned())
 }
 
-fn too_large(bytes: u64) -> DriverError {
+fn no_such_size(bytes: u64) -> DriverError {
     let what = format!("no address space holds {bytes} bytes");
-    DriverError::with_detail(ErrorCode::OutOfMemory, POOL, what)
+    DriverError::with_detail(ErrorCode::OutOfMemory, "mmap", what)
 }
 
 fn flows(slot: &Slot) -> Flows {

@@ -38,7 +38,7 @@ impl Drop for Locals {
 }
 
 /// Runs something on this thread's part of a pool. `None` on a thread that is ending.
-#[inline]
+#[inline(always)]
 pub(super) fn with<R>(core: &Arc<Core>, body: impl FnOnce(&mut Local) -> R) -> Option<R> {
     let on_locals = |locals: &RefCell<Locals>| {
         // Never entered twice: bodies only move numbers.

@@ -17,11 +17,14 @@ mod segments;
 mod stats;
 
 pub use options::{PoolOptions, WhenFull};
+pub(crate) use segments::CUT_BYTES;
 pub use stats::PoolStats;
 
 use self::core::{Core, Slot};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::memory::source::Refusal;
+use pinfold_hal::{DriverError, ErrorCode};
 use segments::Make;
 use std::fmt;
 use std::sync::Arc;
@@ -78,15 +81,18 @@ impl Pool {
     /// A block of so many bytes, aligned to 64 bytes.
     ///
     /// # Errors
-    /// [`Error::Driver`] where the budget or the driver does not allow it.
-    #[inline]
+    /// [`Error::PoolFull`] where the budget does not allow it, [`Error::Driver`].
+    #[inline(always)]
     pub fn take(&self, bytes: u64) -> Result<PoolBlock<'_>> {
-        let slot = self.slot(bytes)?;
+        let slot = match self.core.take_own(bytes) {
+            Some(slot) => slot,
+            None => self.take_slowly(bytes)?,
+        };
         Ok(PoolBlock { pool: self, slot })
     }
 
-    #[inline]
-    fn slot(&self, bytes: u64) -> Result<Slot> {
+    #[cold]
+    fn take_slowly(&self, bytes: u64) -> Result<Slot> {
         if bytes == 0 {
             return Ok(Slot {
                 addr: 0,
@@ -96,18 +102,20 @@ impl Pool {
         }
         self.core
             .take(bytes, &|| ())
-            .or_else(|error| self.first_use(bytes, error))
+            .or_else(|refusal| self.first_use(bytes, refusal))
     }
 
     /// The first request opens the devices; it is the only one that fails for that reason.
     #[cold]
-    fn first_use(&self, bytes: u64, error: pinfold_hal::DriverError) -> Result<Slot> {
-        let getting = Error::driver("getting page-locked memory from the pool");
-        if error.code != pinfold_hal::ErrorCode::InvalidContext {
-            return Err(getting(error));
+    fn first_use(&self, bytes: u64, refusal: Refusal) -> Result<Slot> {
+        let is_closed = |e: &DriverError| e.code == ErrorCode::InvalidContext;
+        match refusal {
+            Refusal::Driver(error) if is_closed(&error) => {
+                self.devices.iter().try_for_each(Device::ensure_open)?;
+                self.core.take(bytes, &|| ()).map_err(Error::from)
+            }
+            refusal => Err(refusal.into()),
         }
-        self.devices.iter().try_for_each(Device::ensure_open)?;
-        self.core.take(bytes, &|| ()).map_err(getting)
     }
 
     /// Makes sure that so many bytes in a row are page-locked and free.
@@ -116,8 +124,7 @@ impl Pool {
     /// As [`take`](Self::take).
     pub fn reserve(&self, bytes: u64) -> Result<()> {
         self.devices.iter().try_for_each(Device::ensure_open)?;
-        let reserved = self.core.reserve(bytes);
-        reserved.map_err(Error::driver("reserving page-locked memory"))
+        Ok(self.core.reserve(bytes)?)
     }
 
     /// Gives idle memory back to the system until at most so many bytes are page-locked. Memory in
@@ -153,9 +160,9 @@ impl PoolBlock<'_> {
     pub fn as_slice(&self) -> &[u8] {
         match self.len() {
             0 => &[],
-            // SAFETY: the slot lies in a segment that lives as long as the pool. Its bytes came from
-            // the system or from earlier use, so they are initialised, and until the slot is given
-            // back they are this block's alone.
+            // SAFETY: the slot lies in a segment that lives as long as the pool. Its bytes came
+            // from the system or from earlier use, so they are initialised, and until the slot is
+            // given back they are this block's alone.
             len => unsafe { std::slice::from_raw_parts(self.start(), len) },
         }
     }
@@ -180,7 +187,7 @@ impl PoolBlock<'_> {
 }
 
 impl Drop for PoolBlock<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if self.slot.requested_bytes > 0 {
             self.pool.core.give_back(self.slot);

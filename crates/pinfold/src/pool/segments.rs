@@ -11,6 +11,10 @@ use smallvec::SmallVec;
 /// Segments begin on a huge page, and are whole ones.
 pub(super) const SEGMENT_ALIGN_BYTES: u64 = 2 << 20;
 
+/// Registrations meet at multiples of this address, so that everybody can tell where, and no copy
+/// may cross such a place: a real driver refuses it.
+pub(crate) const CUT_BYTES: u64 = 64 << 20;
+
 /// How segments are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Make {
@@ -75,7 +79,12 @@ impl Maker {
         let no_memory = |e: std::io::Error| {
             DriverError::with_detail(ErrorCode::OutOfMemory, "mmap", e.to_string())
         };
-        let length = usize::try_from(bytes + SEGMENT_ALIGN_BYTES)
+        // Aligned to its own size, up to the distance of cuts, so that as few as can be lie within.
+        // The part of the mapping before it is never touched.
+        let align = bytes
+            .checked_next_power_of_two()
+            .map_or(CUT_BYTES, |size| size.clamp(SEGMENT_ALIGN_BYTES, CUT_BYTES));
+        let length = usize::try_from(bytes.saturating_add(align))
             .map_err(|_| no_memory(std::io::ErrorKind::OutOfMemory.into()))?;
         let mut map = MmapOptions::new()
             .len(length)
@@ -83,7 +92,7 @@ impl Maker {
             .map_err(no_memory)?;
         // A kernel without huge pages refuses, and small ones serve as well, more slowly.
         let _ = map.advise(Advice::HugePage);
-        let skip = map.as_ptr().align_offset(SEGMENT_ALIGN_BYTES as usize);
+        let skip = map.as_ptr().align_offset(align as usize);
         let memory = &mut map[skip..skip + bytes as usize];
         let base = HostAddr(memory.as_mut_ptr().expose_provenance());
         let device = self.first();
@@ -92,14 +101,22 @@ impl Maker {
             mapped: self.mapped(),
             read_only: false,
         };
+        let chunks = cut(memory, base.0);
+        let ranges: Vec<(HostAddr, u64)> = chunks
+            .iter()
+            .map(|chunk| {
+                let start = HostAddr(chunk.as_ptr().expose_provenance());
+                (start, chunk.len() as u64)
+            })
+            .collect();
         let mut starts = Vec::new();
-        let registered = prefault(memory, |chunk| {
-            let start = base.offset(chunk.start as u64);
+        let registered = prefault(chunks, |n| {
+            let (start, bytes) = ranges[n];
             // SAFETY: the chunk lies in the mapping, which is kept until it is unregistered.
             unsafe {
                 device
                     .driver()
-                    .host_register(device.id(), start, chunk.len() as u64, flags)
+                    .host_register(device.id(), start, bytes, flags)
             }?;
             starts.push(start);
             Ok(())
@@ -201,4 +218,17 @@ impl Maker {
             }
         }
     }
+}
+
+/// Memory in chunks that meet at multiples of [`CUT_BYTES`].
+fn cut(memory: &mut [u8], start: usize) -> Vec<&mut [u8]> {
+    let mut chunks = Vec::new();
+    let (mut rest, mut at) = (memory, start as u64);
+    while !rest.is_empty() {
+        let length = (CUT_BYTES - at % CUT_BYTES).min(rest.len() as u64);
+        let (chunk, behind) = rest.split_at_mut(length as usize);
+        chunks.push(chunk);
+        (rest, at) = (behind, at + length);
+    }
+    chunks
 }

@@ -71,8 +71,8 @@ pub(super) static TOPICS: &[Topic] = &[
         present: good(
             "unified-addressing",
             "One address space for host and device",
-            "An address tells by itself where it points. All page-locked memory is within reach \
-             of kernels without asking, and stays so until it is freed.",
+            "An address tells by itself where it points. The driver lets kernels reach all \
+             page-locked memory until it is freed; pinfold lets them where you asked for it.",
         ),
         absent: lacks(
             Level::Note,
@@ -204,7 +204,7 @@ pub(super) static TOPICS: &[Topic] = &[
         present: good(
             "memory-pools",
             "The driver pools memory in stream order",
-            "Device buffers come and go in a stream's turn, without waiting for the device.",
+            "Device memory can come and go in a stream's turn, without waiting for the device.",
         ),
         absent: lacks(
             Level::Note,

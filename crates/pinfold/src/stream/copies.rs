@@ -75,23 +75,22 @@ impl Stream {
         let Some(host) = source.host().filter(|_| copy.bytes > 0) else {
             return Ok(());
         };
-        self.enqueue(
-            &[(source, false), (to.block(), true)],
-            "enqueuing a copy to the device",
-            || {
-                // SAFETY: both ranges were checked against their buffers. The source is in flight:
-                // nobody writes it, and its memory is given back only after it was waited for. The
-                // same holds for the device buffer, whose uses are noted behind the copy.
-                unsafe {
-                    self.device().driver().copy_to_device(
-                        self.id(),
-                        device_addr.offset(copy.to_bytes),
-                        host.offset(copy.from_bytes),
-                        copy.bytes,
-                    )
-                }
-            },
-        )?;
+        let uses = [(source, false), (to.block(), true)];
+        let parts = parts(source, copy.from_bytes, copy.bytes);
+        self.enqueue_parts(&uses, "enqueuing a copy to the device", parts, |part| {
+            let done = part.start - copy.from_bytes;
+            // SAFETY: both ranges were checked against their buffers. The source is in flight:
+            // nobody writes it, and its memory is given back only after it was waited for. The
+            // same holds for the device buffer, whose uses are noted behind the copy.
+            unsafe {
+                self.device().driver().copy_to_device(
+                    self.id(),
+                    device_addr.offset(copy.to_bytes + done),
+                    host.offset(part.start),
+                    part.end - part.start,
+                )
+            }
+        })?;
         source.want();
         Ok(())
     }
@@ -159,15 +158,17 @@ impl Stream {
             return Ok(());
         };
         let uses = [(from.block(), false), (target, true)];
-        self.enqueue(&uses, "enqueuing a copy to the host", || {
+        let parts = parts(target, copy.to_bytes, copy.bytes);
+        self.enqueue_parts(&uses, "enqueuing a copy to the host", parts, |part| {
+            let done = part.start - copy.to_bytes;
             // SAFETY: as in `enqueue_upload`; the target is in flight, so the host neither reads
             // nor writes it.
             unsafe {
                 self.device().driver().copy_to_host(
                     self.id(),
-                    host.offset(copy.to_bytes),
-                    device_addr.offset(copy.from_bytes),
-                    copy.bytes,
+                    host.offset(part.start),
+                    device_addr.offset(copy.from_bytes + done),
+                    part.end - part.start,
                 )
             }
         })?;
@@ -229,6 +230,21 @@ impl Stream {
         doing: &'static str,
         operation: impl FnOnce() -> pinfold_hal::Result<()>,
     ) -> Result<()> {
+        let mut operation = Some(operation);
+        self.enqueue_parts(uses, doing, [()], |()| {
+            operation.take().map_or(Ok(()), |operation| operation())
+        })
+    }
+
+    /// Enqueues an operation in parts. Where a part is refused those before it are in flight all
+    /// the same, and noted.
+    fn enqueue_parts<P>(
+        &self,
+        uses: &[(&Arc<Block>, bool)],
+        doing: &'static str,
+        parts: impl IntoIterator<Item = P>,
+        mut operation: impl FnMut(P) -> pinfold_hal::Result<()>,
+    ) -> Result<()> {
         let mut earlier: SmallVec<[(Arc<StreamOrder>, u64); 4]> = SmallVec::new();
         for (block, writes) in uses {
             block.conflicts(self.order(), *writes, &mut earlier);
@@ -237,13 +253,27 @@ impl Stream {
         for (order, place) in earlier {
             order.make_wait(place, self.order())?;
         }
-        operation().map_err(Error::driver(doing))?;
-        let place = self.order().enqueued();
-        for (block, writes) in uses {
-            block.note_use(self.order(), place, *writes);
+        let mut place = None;
+        let outcome = parts.into_iter().try_for_each(|part| {
+            operation(part).map_err(Error::driver(doing))?;
+            place = Some(self.order().enqueued());
+            Ok(())
+        });
+        if let Some(place) = place {
+            for (block, writes) in uses {
+                block.note_use(self.order(), place, *writes);
+            }
         }
-        Ok(())
+        outcome
     }
+}
+
+/// A range of a block, cut where no copy may cross.
+fn parts(block: &Block, offset: u64, bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let end = offset + bytes;
+    let ends = block.cuts(offset, bytes).chain([end]);
+    let mut start = offset;
+    ends.map(move |end| std::mem::replace(&mut start, end)..end)
 }
 
 /// The ranges of a copy in bytes.

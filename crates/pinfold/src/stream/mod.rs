@@ -86,9 +86,11 @@ impl Stream {
     /// device.
     ///
     /// # Errors
-    /// [`Error::EventNotRecorded`]: the driver would let such a wait pass at once.
+    /// [`Error::EventNotRecorded`]: the driver would let such a wait pass at once;
+    /// [`Error::DeviceMismatch`] for an event of another platform.
     pub fn wait(&self, event: &Event) -> Result<()> {
         event.check_recorded()?;
+        event.check_platform(self.device())?;
         self.device()
             .driver()
             .stream_wait_event(self.id(), event.id())

@@ -15,7 +15,7 @@ use pinfold_hal::{EventId, StreamId};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Places, marks and completion of one stream. Shared by the stream and all buffers that it used.
 pub(crate) struct StreamOrder {
@@ -28,6 +28,8 @@ pub(crate) struct StreamOrder {
     wanted: AtomicU64,
     /// Everything up to this place is known to be done.
     done: AtomicU64,
+    /// The device no longer touches memory.
+    lost: AtomicBool,
     /// Events by the place that they stand behind, ascending.
     marks: Mutex<VecDeque<(u64, Arc<Mark>)>>,
 }
@@ -58,6 +60,7 @@ impl StreamOrder {
             tail: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             done: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
             marks: Mutex::new(VecDeque::new()),
         }
     }
@@ -209,9 +212,26 @@ impl StreamOrder {
         self.done.load(Ordering::Acquire) >= place
     }
 
+    /// True where the device is known not to touch the place's memory any more: it is done, or it
+    /// is lost. Asks nobody.
+    fn is_known_gone(&self, place: u64) -> bool {
+        self.is_known_done(place) || self.lost.load(Ordering::Acquire)
+    }
+
     /// Asks the device how far it is: whether it has done everything, else which of the oldest
     /// marks it has passed.
+    ///
+    /// # Errors
+    /// Where the driver cannot tell; also where the device is lost, which is remembered.
     pub(crate) fn look(&self) -> Result<()> {
+        let looked = self.look_at_marks();
+        if looked.as_ref().is_err_and(Error::device_is_lost) {
+            self.lost.store(true, Ordering::Release);
+        }
+        looked
+    }
+
+    fn look_at_marks(&self) -> Result<()> {
         if self.is_idle()? {
             return Ok(());
         }
@@ -284,7 +304,8 @@ pub(crate) struct UseLog {
     reads: SmallVec<[Use; 1]>,
 }
 
-struct Use {
+/// One use.
+pub(crate) struct Use {
     order: Arc<StreamOrder>,
     place: u64,
 }
@@ -306,32 +327,55 @@ impl UseLog {
         }
     }
 
-    /// Notes an operation that was ordered after all conflicting ones.
-    pub(crate) fn note(&mut self, stream: &Arc<StreamOrder>, place: u64, writes: bool) {
+    /// Notes an operation that was ordered after all conflicting ones. Returns the uses that do not
+    /// count any more: dropping them may reach the driver, so it happens behind the caller's lock.
+    #[must_use]
+    pub(crate) fn note(
+        &mut self,
+        stream: &Arc<StreamOrder>,
+        place: u64,
+        writes: bool,
+    ) -> SmallVec<[Use; 1]> {
+        let new = Use {
+            order: stream.clone(),
+            place,
+        };
         if writes {
-            self.reads.clear();
-            match &mut self.write {
-                Some(w) if Arc::ptr_eq(&w.order, stream) => w.place = place,
-                slot => {
-                    *slot = Some(Use {
-                        order: stream.clone(),
-                        place,
-                    })
-                }
-            }
-            return;
+            let mut old: SmallVec<[Use; 1]> = std::mem::take(&mut self.reads);
+            old.extend(self.write.replace(new));
+            return old;
         }
+        let mut old = self.take_done();
         match self
             .reads
             .iter_mut()
             .find(|r| Arc::ptr_eq(&r.order, stream))
         {
-            Some(read) => read.place = place,
-            None => self.reads.push(Use {
-                order: stream.clone(),
-                place,
-            }),
+            Some(read) => old.push(std::mem::replace(read, new)),
+            None => self.reads.push(new),
         }
+        old
+    }
+
+    /// Takes out the uses that are known to be done.
+    #[must_use]
+    pub(crate) fn take_done(&mut self) -> SmallVec<[Use; 1]> {
+        let mut done: SmallVec<[Use; 1]> = SmallVec::new();
+        let is_done = |u: &Use| u.order.is_known_done(u.place);
+        if self.write.as_ref().is_some_and(is_done) {
+            done.extend(self.write.take());
+        }
+        while let Some(at) = self.reads.iter().position(is_done) {
+            done.push(self.reads.swap_remove(at));
+        }
+        done
+    }
+
+    /// The uses that are not known to be done, for a caller who asks or waits without the lock.
+    pub(crate) fn snapshot(&self) -> SmallVec<[(Arc<StreamOrder>, u64); 2]> {
+        self.pending()
+            .map(|(o, place)| (o.clone(), place))
+            .collect()
     }
 
     /// Says that somebody will wait for all of the uses.
@@ -342,16 +386,6 @@ impl UseLog {
     /// Says that nobody will wait for any one of the uses.
     pub(crate) fn unwant(&self) {
         self.all().for_each(|u| u.order.unwant(u.place));
-    }
-
-    /// Waits for all uses, and forgets them.
-    pub(crate) fn wait(&mut self) -> Result<()> {
-        for u in self.all() {
-            u.order.wait_for(u.place)?;
-        }
-        self.write = None;
-        self.reads.clear();
-        Ok(())
     }
 
     /// Waits for every use by whatever means there are, for a caller who is about to let the
@@ -375,25 +409,16 @@ impl UseLog {
         outcome
     }
 
-    /// True once all uses are done. Never waits.
-    pub(crate) fn is_done(&self) -> Result<bool> {
-        for u in self.all() {
-            if !u.order.is_done(u.place)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
     /// Uses that are not known to be done: streams, and places in them.
     pub(crate) fn pending(&self) -> impl Iterator<Item = (&Arc<StreamOrder>, u64)> {
         let pending = self.all().filter(|u| !u.order.is_known_done(u.place));
         pending.map(|u| (&u.order, u.place))
     }
 
-    /// True where all uses are known to be done. Asks nobody.
-    pub(crate) fn is_known_done(&self) -> bool {
-        self.all().all(|u| u.order.is_known_done(u.place))
+    /// True where no device touches the memory any more, as far as is known: all uses are done, or
+    /// their device is lost. Asks nobody.
+    pub(crate) fn is_known_gone(&self) -> bool {
+        self.all().all(|u| u.order.is_known_gone(u.place))
     }
 
     fn all(&self) -> impl Iterator<Item = &Use> {

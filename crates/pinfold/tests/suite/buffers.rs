@@ -74,7 +74,7 @@ fn dropping_a_buffer_in_flight_never_frees_it_early() {
 fn retired_memory_comes_back_once_the_device_is_done() {
     let machine = Machine::new(options(), Policy::Lazy);
     let device = machine.device(0);
-    let memory = Memory::new(&device);
+    let memory = Memory::unpooled(std::slice::from_ref(&device)).unwrap();
     let stream = device.stream().unwrap();
     let mut on_device = memory.device::<u32>(1 << 20).unwrap();
     drop(
@@ -99,7 +99,7 @@ fn retired_memory_comes_back_once_the_device_is_done() {
 fn a_leaked_handle_leaks_memory_and_harms_nothing() {
     let machine = Machine::new(options(), Policy::Lazy);
     let device = machine.device(0);
-    let memory = Memory::new(&device);
+    let memory = Memory::unpooled(std::slice::from_ref(&device)).unwrap();
     let stream = device.stream().unwrap();
     let mut on_device = memory.device::<u32>(1000).unwrap();
     std::mem::forget(

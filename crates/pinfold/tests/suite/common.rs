@@ -79,6 +79,21 @@ pub(crate) fn everywhere(devices: u32, scenario: impl Fn(&Place)) {
             name: machine.policy.to_string(),
         });
     });
+    on_real_devices(devices, scenario);
+}
+
+/// Runs a scenario that is too large for every policy under the eager one, and on real devices.
+pub(crate) fn once_and_on_real_devices(devices: u32, scenario: impl Fn(&Place)) {
+    let machine = Machine::new(options().devices(devices), Policy::Eager);
+    scenario(&Place {
+        platform: machine.platform.clone(),
+        name: machine.policy.to_string(),
+    });
+    machine.check_clean();
+    on_real_devices(devices, scenario);
+}
+
+fn on_real_devices(devices: u32, scenario: impl Fn(&Place)) {
     let real = Platform::cuda().and_then(|platform| Ok((platform.device_count()?, platform)));
     match real {
         Ok((count, platform)) if count >= devices => scenario(&Place {

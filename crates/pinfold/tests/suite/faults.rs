@@ -346,7 +346,7 @@ fn what_cannot_be_waited_for_is_leaked() {
     drop(stream.upload(up, &mut on_device).unwrap());
     drop((dot, on_device, stream, memory, device));
     let live = bench.live();
-    assert_eq!(live.host_bytes, 4 * LARGE as u64);
+    assert!(live.registered_bytes >= 4 * LARGE as u64);
     assert!(live.device_bytes >= 4 * LARGE as u64 && live.modules == 1);
 }
 

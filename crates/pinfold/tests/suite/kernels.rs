@@ -18,7 +18,7 @@ fn the_dot_product_is_the_same_bits_from_every_place_everywhere() {
         let memory = Memory::new(&device);
         let stream = device.stream().unwrap();
         let mut dot = Dot::load(&memory, &stream).unwrap();
-        let cell = memory.scalar_cell().unwrap();
+        let mut cell = memory.scalar_cell().unwrap();
         let n = 10_001;
         let fill = |salt: usize| {
             let mut buffer = memory.upload_in_place::<f32>(n).unwrap();
@@ -28,9 +28,9 @@ fn the_dot_product_is_the_same_bits_from_every_place_everywhere() {
         let (a, b) = (fill(1), fill(2));
         let mut copy_of_a = memory.device(n).unwrap();
         let a = stream.upload(a, &mut copy_of_a).unwrap();
-        let expected = dot.run(&stream, &a, &b, &cell).unwrap();
+        let expected = dot.run(&stream, &a, &b, &mut cell).unwrap();
         let [in_place, _] = cell.wait(expected, LIMIT).unwrap();
-        let expected = dot.run(&stream, &copy_of_a, &b, &cell).unwrap();
+        let expected = dot.run(&stream, &copy_of_a, &b, &mut cell).unwrap();
         let [mixed, _] = cell.wait(expected, LIMIT).unwrap();
         assert_eq!(in_place.to_bits(), mixed.to_bits());
         let first = bits.get().unwrap_or(in_place.to_bits());
@@ -42,7 +42,7 @@ fn the_dot_product_is_the_same_bits_from_every_place_everywhere() {
             a.slice(tail.clone()).unwrap(),
             b.slice(tail.clone()).unwrap(),
         );
-        let expected = dot.run(&stream, &a_tail, &b_tail, &cell).unwrap();
+        let expected = dot.run(&stream, &a_tail, &b_tail, &mut cell).unwrap();
         let [got, _] = cell.wait(expected, LIMIT).unwrap();
         let value = |i: usize, salt: usize| f64::from(((i * 37 + salt) % 1000) as f32 - 499.5);
         let want: f64 = tail.map(|i| value(i, 1) * value(i, 2)).sum();
@@ -173,22 +173,59 @@ fn bad_kernels_and_launches_are_refused_clearly() {
     let args = Args::new().reads(&page_locked);
     // SAFETY: as above.
     let error = unsafe { stream.launch(&kernel, Shape::linear(1, 32), args) }.unwrap_err();
-    assert!(matches!(error, Error::WrongDevice { .. }), "{error}");
+    assert!(matches!(error, Error::NotMapped { .. }), "{error}");
+}
+
+fn silent() -> ModuleImage {
+    let ptx = ".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry silent() { ret; }\n";
+    ModuleImage {
+        name: "silent".into(),
+        ptx: ptx.into(),
+        twins: vec![Twin::new("silent", |_| Ok(()))],
+    }
 }
 
 #[test]
-fn polling_ends_with_a_diagnosis_where_nothing_is_published() {
+fn waiting_for_scalars_ends_where_they_are_not_to_be_had() {
     let machine = Machine::new(options(), Policy::Lazy);
     let device = machine.device(0);
     let memory = Memory::new(&device);
     let stream = device.stream().unwrap();
     let mut dot = Dot::load(&memory, &stream).unwrap();
     let ones = memory.upload_in_place::<f32>(64).unwrap().lend();
-    let (first, second) = (memory.scalar_cell().unwrap(), memory.scalar_cell().unwrap());
-    let expected = dot.run(&stream, &ones, &ones, &first).unwrap();
-    // The wrong cell: the kernel ends, and this one stays silent.
-    let error = second.wait(expected, LIMIT).unwrap_err();
-    assert!(error.to_string().contains("published nothing"), "{error}");
+    let (mut first, second) = (memory.scalar_cell().unwrap(), memory.scalar_cell().unwrap());
+    let expected = dot.run(&stream, &ones, &ones, &mut first).unwrap();
+    // The wrong cell.
+    let error = second.wait(&expected, LIMIT).unwrap_err();
+    assert!(matches!(error, Error::Scalar { .. }), "{error}");
+    // A later launch into the same cell.
+    let later = dot.run(&stream, &ones, &ones, &mut first).unwrap();
+    assert_eq!(first.wait(&later, LIMIT).unwrap()[0], 0.0);
+    let error = first.wait(&expected, LIMIT).unwrap_err().to_string();
+    assert!(error.contains("overwritten"), "{error}");
+    // A kernel that publishes nothing at all.
+    let module = Module::load(&device, &silent()).unwrap();
+    let kernel = module.kernel("silent".to_owned()).unwrap();
+    // SAFETY: the kernel takes no arguments and touches nothing.
+    unsafe { stream.launch(&kernel, Shape::linear(1, 32), Args::new()) }.unwrap();
+    let mut third = memory.scalar_cell().unwrap();
+    let promise = dot.run(&stream, &ones, &ones, &mut third).unwrap();
+    machine.sim.lose_device(pinfold_hal::DeviceId(0));
+    assert!(third.wait(promise, LIMIT).is_err());
+}
+
+#[test]
+fn a_cell_without_room_is_refused() {
+    let machine = Machine::new(options(), Policy::Eager);
+    let device = machine.device(0);
+    let memory = Memory::new(&device);
+    let stream = device.stream().unwrap();
+    let mut dot = Dot::load(&memory, &stream).unwrap();
+    let ones = memory.upload_in_place::<f32>(64).unwrap().lend();
+    let mut nothing = memory.device(0).unwrap();
+    let error = dot.run(&stream, &ones, &ones, &mut nothing).unwrap_err();
+    assert!(matches!(error, Error::OutOfRange { .. }), "{error}");
+    stream.synchronize().unwrap();
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Order between streams and devices: buffers bring it with them.
 
 use crate::common::{Machine, everywhere, options};
-use pinfold::{Error, EventKind, Memory};
+use pinfold::buffer::HandOver;
+use pinfold::{Error, EventKind, Memory, MemoryKind};
 use pinfold_hal_sim::Policy;
 
 #[test]
@@ -176,7 +177,97 @@ fn a_lost_device_gives_errors_and_no_panic_and_nothing_is_freed_early() {
         refused.error
     );
     drop(refused);
-    assert!(memory.upload::<u32>(10).is_err());
+    // Memory may still be had, since the pool has some; nothing can be done with it.
+    let up = memory.upload::<u32>(1000).unwrap();
+    assert!(stream.upload(up, &mut on_device).is_err());
     drop((on_device, stream, memory, device));
     assert!(machine.platform.driver().hazards().is_empty());
+}
+
+#[test]
+fn asking_whether_a_buffer_is_free_forgets_no_use_of_another_thread() {
+    let machine = Machine::new(options(), Policy::Lazy);
+    let device = machine.device(0);
+    let memory = Memory::new(&device);
+    for _ in 0..300 {
+        let buffer = memory.upload_in_place::<f32>(1000).unwrap().lend();
+        std::thread::scope(|scope| {
+            let work = || {
+                let stream = device.stream().unwrap();
+                let mut dot = pinfold::kernels::dot::Dot::load(&memory, &stream).unwrap();
+                let mut cell = memory.device(1).unwrap();
+                dot.run(&stream, &buffer, &buffer, &mut cell).unwrap();
+            };
+            scope.spawn(work);
+            for _ in 0..20 {
+                buffer.is_done().unwrap();
+            }
+        });
+        drop(buffer.wait().unwrap());
+        memory.trim(0).unwrap();
+    }
+    drop((memory, device));
+    machine.check_clean();
+}
+
+#[test]
+fn a_buffer_that_is_only_read_does_not_keep_the_streams_that_read_it() {
+    let machine = Machine::new(options(), Policy::Lazy);
+    let device = machine.device(0);
+    let memory = Memory::new(&device);
+    let mut targets: Vec<_> = (0..2).map(|_| memory.device::<u8>(64).unwrap()).collect();
+    let mut flight = memory.upload::<u8>(64).unwrap().hand_over();
+    for n in 0..200 {
+        let stream = device.stream().unwrap();
+        flight = stream.upload(flight, &mut targets[n % 2]).unwrap();
+        stream.synchronize().unwrap();
+    }
+    assert!(machine.sim.live().streams < 5, "{:?}", machine.sim.live());
+}
+
+#[test]
+fn what_belongs_to_another_platform_is_refused() {
+    let (here, there) = (
+        Machine::new(options(), Policy::Eager),
+        Machine::new(options(), Policy::Eager),
+    );
+    let (device, foreign) = (here.device(0), there.device(0));
+    let stream = device.stream().unwrap();
+    let mut buffer = Memory::new(&foreign).device::<u8>(10).unwrap();
+    assert!(matches!(
+        stream.fill(&mut buffer, 1),
+        Err(Error::WrongDevice { .. })
+    ));
+    let event = foreign.event(EventKind::Timing).unwrap();
+    let foreign_stream = foreign.stream().unwrap();
+    foreign_stream.record(&event).unwrap();
+    assert!(matches!(
+        stream.wait(&event),
+        Err(Error::DeviceMismatch { .. })
+    ));
+    let own = device.event(EventKind::Timing).unwrap();
+    stream.record(&own).unwrap();
+    assert!(matches!(
+        own.elapsed_ns_since(&event),
+        Err(Error::DeviceMismatch { .. })
+    ));
+    assert!(Memory::for_devices(&[device, foreign]).is_none());
+}
+
+#[test]
+fn a_lost_device_does_not_keep_ordinary_memory_from_others() {
+    let machine = Machine::new(options(), Policy::Lazy);
+    let device = machine.device(0);
+    let memory = Memory::new(&device);
+    let stream = device.stream().unwrap();
+    let mut on_device = memory.device::<u32>(1000).unwrap();
+    drop(
+        stream
+            .upload(memory.upload(1000).unwrap(), &mut on_device)
+            .unwrap(),
+    );
+    machine.sim.lose_device(pinfold_hal::DeviceId(0));
+    let pageable = memory.of_kind(MemoryKind::Pageable).upload::<u32>(10);
+    assert!(pageable.is_ok());
+    assert_eq!(memory.stats().retired_bytes, 0);
 }

@@ -1,7 +1,7 @@
 //! What the pool promises. Names that begin with `r` and a number are kinds of reports that users
 //! of other pools filed.
 
-use crate::common::{Machine, everywhere, options};
+use crate::common::{Machine, everywhere, once_and_on_real_devices, options};
 use pinfold::pool::{Pool, PoolOptions, WhenFull};
 use pinfold::{Device, Error, Memory, MemoryKind, Platform};
 use pinfold_decorate::{Call, Counted, Hooked};
@@ -191,7 +191,7 @@ fn r17_a_stream_that_is_stuck_holds_only_its_own_blocks() {
     let (stuck, busy) = (device.stream().unwrap(), device.stream().unwrap());
     let mut target = memory.device::<u8>(64 << 20).unwrap();
     // Virtual time does not reach its end below.
-    for _ in 0..200 {
+    for _ in 0..4000 {
         stuck.fill(&mut target, 1).unwrap();
     }
     drop(
@@ -436,4 +436,41 @@ fn threads_that_take_and_give_back_across_each_other_never_share_a_byte() {
     );
     drop(pool);
     machine.check_clean();
+}
+
+#[test]
+fn r07_a_block_across_many_registrations_is_copied_and_used_in_place_as_a_whole() {
+    once_and_on_real_devices(1, |place| {
+        // Longer than two registrations, so that at least one cut lies within.
+        const LEN: usize = (140 << 20) / 4;
+        let device = place.device(0);
+        let memory = Memory::new(&device);
+        let stream = device.stream().unwrap();
+        let mut up = memory.upload_in_place::<u32>(LEN).unwrap();
+        up.write_each(|i| i as u32 ^ 0x5a5a);
+        let mut there = memory.device(LEN).unwrap();
+        let up = stream.upload(up, &mut there).unwrap();
+        let down = memory.download(LEN).unwrap();
+        let down = stream.download(&there, down).unwrap().wait().unwrap();
+        let right = |(i, v): (usize, &u32)| *v == i as u32 ^ 0x5a5a;
+        assert!(down.iter().enumerate().all(right), "{}", place.name);
+        // Parts that begin and end near the cuts.
+        let mut part = memory.download::<u32>(LEN).unwrap();
+        for range in [0..LEN, 5..LEN - 5, (16 << 20) - 1..(32 << 20) + 1] {
+            let flight = stream.download_part(&there, range.clone(), part, range.start);
+            part = flight.unwrap().wait().unwrap();
+            let right = |i: usize| part[i] == i as u32 ^ 0x5a5a;
+            assert!(range.into_iter().all(right), "{}", place.name);
+        }
+        drop(up.wait().unwrap());
+        let ones = memory.upload_in_place::<f32>(LEN).unwrap();
+        let mut ones = ones;
+        ones.write_each(|_| 1.0);
+        let ones = ones.lend();
+        let mut cell = memory.scalar_cell().unwrap();
+        let mut dot = pinfold::kernels::dot::Dot::load(&memory, &stream).unwrap();
+        let expected = dot.run(&stream, &ones, &ones, &mut cell).unwrap();
+        let [sum, _] = cell.wait(expected, Duration::from_secs(60)).unwrap();
+        assert_eq!(sum, LEN as f64, "{}", place.name);
+    });
 }

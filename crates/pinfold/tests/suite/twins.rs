@@ -52,7 +52,7 @@ fn sums_of_floats_have_the_same_bits_at_every_length() {
     same_everywhere(|_, memory, stream| {
         let mut dot = Dot::load(memory, stream).unwrap();
         let mut reader = Reader::load(memory, stream).unwrap();
-        let cell = memory.scalar_cell().unwrap();
+        let mut cell = memory.scalar_cell().unwrap();
         let mut bits = Vec::new();
         for n in [0, 1, 3, 4, 5, 31, 33, 511, 513, 4097, 100_003] {
             let fill = |salt| {
@@ -61,9 +61,9 @@ fn sums_of_floats_have_the_same_bits_at_every_length() {
                 buffer.lend()
             };
             let (a, b) = (fill(1), fill(2));
-            let expected = dot.run(stream, &a, &b, &cell).unwrap();
+            let expected = dot.run(stream, &a, &b, &mut cell).unwrap();
             bits.extend(cell.wait(expected, LIMIT).unwrap().map(f64::to_bits));
-            let expected = reader.run(stream, &a, &cell).unwrap();
+            let expected = reader.run(stream, &a, &mut cell).unwrap();
             bits.push(cell.wait(expected, LIMIT).unwrap()[0].to_bits());
         }
         bits
@@ -114,14 +114,14 @@ fn step<I, V>(
     V: DeviceRead<Item = f64>,
 {
     let mut cg = Cg::load(memory, stream).unwrap();
-    let cell = memory.scalar_cell().unwrap();
+    let mut cell = memory.scalar_cell().unwrap();
     let vector = |salt| {
         let data: Vec<f64> = (0..rows).map(|i| number(i, salt)).collect();
         upload(memory, stream, &data)
     };
     let (mut p, mut x, mut r, inverse_diagonal) = (vector(4), vector(5), vector(6), vector(7));
     let mut q = memory.device(rows).unwrap();
-    let expected = cg.spmv_dot(stream, matrix, &p, &mut q, &cell).unwrap();
+    let expected = cg.spmv_dot(stream, matrix, &p, &mut q, &mut cell).unwrap();
     bits.push(cell.wait(expected, LIMIT).unwrap()[0].to_bits());
     let vectors = UpdateVectors {
         p: &p,
@@ -130,7 +130,7 @@ fn step<I, V>(
         x: &mut x,
         r: &mut r,
     };
-    let expected = cg.update(stream, 0.3, vectors, &cell).unwrap();
+    let expected = cg.update(stream, 0.3, vectors, &mut cell).unwrap();
     bits.extend(cell.wait(expected, LIMIT).unwrap().map(f64::to_bits));
     cg.direction(stream, -0.7, &inverse_diagonal, &r, &mut p)
         .unwrap();

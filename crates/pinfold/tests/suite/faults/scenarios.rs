@@ -46,7 +46,7 @@ impl Run<'_> {
     fn memory(&self, devices: &[Device]) -> Memory {
         match self.pooled {
             true => Memory::pooled(devices, &PoolOptions::default()).unwrap(),
-            false => Memory::for_devices(devices).unwrap(),
+            false => Memory::unpooled(devices).unwrap(),
         }
     }
 
@@ -99,7 +99,7 @@ pub(super) fn dot_on_the_device(run: &Run<'_>) -> Result<()> {
 pub(super) fn dot_in_place(run: &Run<'_>) -> Result<()> {
     let (_, stream, memory) = run.one()?;
     let mut dot = run.step(|| Dot::load(&memory, &stream))?;
-    let cell = run.step(|| memory.scalar_cell())?;
+    let mut cell = run.step(|| memory.scalar_cell())?;
     let lend = || -> Result<_> {
         let mut buffer = memory.upload_in_place::<f32>(LEN)?;
         buffer.write_each(float);
@@ -108,7 +108,7 @@ pub(super) fn dot_in_place(run: &Run<'_>) -> Result<()> {
     let (a, b) = (run.step(lend)?, run.step(lend)?);
     for _ in 0..2 {
         let [sum, _] = run.step(|| {
-            let expected = dot.run(&stream, &a, &b, &cell)?;
+            let expected = dot.run(&stream, &a, &b, &mut cell)?;
             cell.wait(expected, LIMIT)
         })?;
         assert_eq!(sum, dot_with_itself());
