@@ -30,7 +30,7 @@ struct DeviceInner {
 const SETTLE_ATTEMPTS: u32 = 3;
 
 /// Most events that are kept for reuse; more are destroyed.
-const SPARE_EVENTS_MAX: usize = 256;
+const SPARE_EVENTS_MAX: usize = 4096;
 
 impl Device {
     pub(crate) fn new(platform: Arc<PlatformInner>, id: DeviceId) -> Result<Self> {

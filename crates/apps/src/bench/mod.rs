@@ -1,10 +1,12 @@
 //! Benchmarks of pinfold itself against what the driver offers.
 //!
-//! [`pool`] what a warm pool costs · [`pin`] what fresh page-locked memory costs. Both take turns
+//! [`pool`] what a warm pool costs · [`pin`] what fresh page-locked memory costs · [`soak`] a long
+//! run that looks for a wrong byte. The first two take turns
 //! between what they compare, within one run, and report medians with their spread.
 
 pub mod pin;
 pub mod pool;
+pub mod soak;
 
 use crate::report::{DeviceLabel, Fact};
 use pinfold::measure::median;
@@ -39,7 +41,7 @@ pub struct BenchRow {
     pub value_min: f64,
     /// The largest.
     pub value_max: f64,
-    /// `ns`, `ms`, `GB/s`, `GiB/s` or `M/s`.
+    /// `ns`, `GB/s`, `GiB/s`, or `M/s`: millions a second of what the group names.
     pub unit: &'static str,
     /// How often it was measured.
     pub repeats: usize,

@@ -5,6 +5,7 @@ use super::{BenchReport, BenchRow, from_the_driver};
 use crate::error::Result;
 use crate::progress::Progress;
 use crate::report::Fact;
+use pinfold::buffer::HandOver;
 use pinfold::pool::{Pool, PoolOptions};
 use pinfold::{Bytes, Device, Memory};
 use pinfold_pool::{PAGE_BYTES, Pages};
@@ -26,7 +27,7 @@ const THREAD_REPEATS: usize = 7;
 /// Holes between given-out pages.
 const HOLES: u32 = 65_000;
 /// Buffers that are dropped in flight.
-const FLIGHTS: u32 = 4_000;
+const FLIGHTS: u32 = 2_000;
 
 /// Names that ratios are taken of.
 const PAIR: &str = "take + give back, 4.0 KiB";
@@ -204,8 +205,8 @@ fn across(pool: &Pool, report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// Dropping a buffer that the device still uses, and making the next one; the copy between is not
-/// counted.
+/// A buffer made, copied from, and dropped while the device still uses it, again and again; without
+/// what the copies alone take, measured in turn over one buffer.
 fn in_flight(device: &Device, report: &mut BenchReport) -> Result<()> {
     let options = PoolOptions::default();
     let Some(memory) = Memory::pooled(std::slice::from_ref(device), &options) else {
@@ -214,21 +215,27 @@ fn in_flight(device: &Device, report: &mut BenchReport) -> Result<()> {
     let stream = device.stream()?;
     let mut target = memory.device::<u8>(4 << 10)?;
     let mut times = Vec::new();
-    for _ in 0..REPEATS {
-        let mut spent_ns = 0.0;
-        let mut next = Some(memory.upload::<u8>(4 << 10)?);
+    for round in 0..=REPEATS {
+        let mut flight = memory.upload::<u8>(4 << 10)?.hand_over();
+        let start = Instant::now();
         for _ in 0..FLIGHTS {
-            let Some(buffer) = next.take() else { break };
-            let flight = stream.upload(buffer, &mut target)?;
-            let start = Instant::now();
-            drop(flight);
-            next = Some(memory.upload::<u8>(4 << 10)?);
-            spent_ns += start.elapsed().as_nanos() as f64;
+            flight = stream.upload(flight, &mut target)?;
         }
+        let copies_ns = ns_each(start, FLIGHTS);
+        drop(flight.wait()?);
+        let start = Instant::now();
+        for _ in 0..FLIGHTS {
+            let buffer = memory.upload::<u8>(4 << 10)?;
+            drop(stream.upload(buffer, &mut target)?);
+        }
+        let all_ns = ns_each(start, FLIGHTS);
         stream.synchronize()?;
-        times.push(spent_ns / f64::from(FLIGHTS));
+        // The first round fills the pool.
+        if round > 0 {
+            times.push(all_ns - copies_ns);
+        }
     }
-    let name = "dropped in flight + the next made, 4.0 KiB";
+    let name = "made + dropped in flight, beside the copy, 4.0 KiB";
     report
         .rows
         .push(BenchRow::new("in flight", name, "ns", times, false));

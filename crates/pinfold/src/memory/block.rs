@@ -4,6 +4,7 @@ use super::source::RawBlock;
 use super::{MemoryInner, Placement, register};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::pool::CUT_BYTES;
 use crate::stream::order::{StreamOrder, UseLog};
 use parking_lot::Mutex;
 use pinfold_hal::{DeviceAddr, HostAddr};
@@ -45,7 +46,10 @@ impl Block {
     /// ascending, without the ends.
     pub(crate) fn cuts(&self, offset: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {
         let host = self.raw.host.map_or(0, |host| host.0 as u64);
-        let every = self.raw.cut_bytes.unwrap_or(u64::MAX);
+        let every = match self.raw.is_cut {
+            true => CUT_BYTES,
+            false => u64::MAX,
+        };
         let first = (host + offset) / every + 1;
         let cuts = (first..).map_while(move |n| n.checked_mul(every));
         cuts.map(move |addr| addr - host)

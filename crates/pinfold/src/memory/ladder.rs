@@ -22,7 +22,7 @@ fn rungs(kind: MemoryKind) -> &'static [MemoryKind] {
     }
 }
 
-/// Gets memory for a decision, stepping down where that is allowed.
+/// Gets memory for a decision that is not at hand, stepping down where that is allowed.
 pub(super) fn acquire(
     memory: &MemoryInner,
     decision: Decision,
@@ -34,9 +34,6 @@ pub(super) fn acquire(
     let placed = |kind| Placement::new(kind, bytes, reason.clone(), site);
     if bytes == 0 {
         return Ok((RawBlock::empty(kind), placed(kind)));
-    }
-    if let Some(raw) = memory.source.acquire_cached(kind, bytes) {
-        return Ok((raw, placed(kind)));
     }
     if kind != MemoryKind::Pageable {
         memory

@@ -368,6 +368,12 @@ impl Memory {
             return Err(Error::KindNotAllowed { kind, usage });
         }
         let decision = self.inner.decisions.read().decide(usage, self.rules.kind);
+        if bytes > 0
+            && let Some(raw) = self.inner.source.acquire_cached(decision.kind, bytes)
+        {
+            let placement = Placement::new(decision.kind, bytes, decision.reason, site);
+            return Ok(Block::new(self.inner.clone(), raw, placement));
+        }
         let (raw, placement) = ladder::acquire(&self.inner, decision, bytes, self.rules, site)?;
         Ok(Block::new(self.inner.clone(), raw, placement))
     }

@@ -61,7 +61,7 @@ impl PlainSource {
             device: SmallVec::new(),
             bytes,
             held_bytes: bytes.next_multiple_of(PAGE_BYTES),
-            cut_bytes: None,
+            is_cut: false,
             kind,
             keep: None,
         };
@@ -93,7 +93,7 @@ impl BlockSource for PlainSource {
             device: SmallVec::new(),
             bytes,
             held_bytes,
-            cut_bytes: None,
+            is_cut: false,
             kind,
             keep: None,
         })
@@ -129,7 +129,7 @@ impl BlockSource for PlainSource {
             device: SmallVec::from_elem((device.id(), addr), 1),
             bytes,
             held_bytes: bytes,
-            cut_bytes: None,
+            is_cut: false,
             kind: MemoryKind::Device,
             keep: None,
         })

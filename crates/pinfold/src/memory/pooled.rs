@@ -5,7 +5,7 @@ use super::source::{BlockSource, Origin, RawBlock, Refusal};
 use crate::device::Device;
 use crate::error::Result;
 use crate::pool::core::{Core, Slot};
-use crate::pool::{CUT_BYTES, PoolOptions, PoolStats, cached, write_combined};
+use crate::pool::{PoolOptions, PoolStats, cached, write_combined};
 use pinfold_hal::{DriverError, ErrorCode, HostAddr};
 use pinfold_model::MemoryKind;
 use smallvec::SmallVec;
@@ -52,12 +52,12 @@ impl PooledSource {
             false => SmallVec::new(),
         };
         RawBlock {
-            origin: Origin::Pooled(slot),
+            origin: Origin::Pooled,
             host: Some(HostAddr(slot.addr as usize)),
             device,
             bytes: slot.requested_bytes,
             held_bytes: slot.held_bytes,
-            cut_bytes: Some(CUT_BYTES),
+            is_cut: true,
             kind,
             keep: None,
         }
@@ -101,7 +101,11 @@ impl BlockSource for PooledSource {
 
     fn release(&self, block: RawBlock) {
         match block.origin {
-            Origin::Pooled(slot) => self.core(block.kind).give_back(slot),
+            Origin::Pooled => self.core(block.kind).give_back(Slot {
+                addr: block.host.map_or(0, |host| host.0 as u64),
+                requested_bytes: block.bytes,
+                held_bytes: block.held_bytes,
+            }),
             _ => self.plain.release(block),
         }
     }

@@ -118,7 +118,7 @@ fn pin(
             device: addrs,
             bytes: bytes as u64,
             held_bytes: bytes as u64,
-            cut_bytes: None,
+            is_cut: false,
             kind: MemoryKind::Registered,
             keep: None,
         }),

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// How many blocks may be added before the device is asked again.
+/// How many blocks may be added, at the least, before the device is asked again.
 const COLLECT_EVERY: u32 = 32;
 
 /// A block of this size is worth a question by itself.
@@ -27,6 +27,9 @@ pub(crate) struct Retired {
     spare: Mutex<Vec<(RawBlock, UseLog)>>,
     bytes: AtomicU64,
     added: AtomicU32,
+    /// How many may be added: half of what was left the last time, so that looking at many that
+    /// are not done costs each of them little.
+    due: AtomicU32,
 }
 
 impl Retired {
@@ -51,7 +54,9 @@ impl Retired {
         let is_large = block.held_bytes >= LARGE_BYTES;
         self.bytes.fetch_add(block.held_bytes, Ordering::Relaxed);
         self.waiting.lock().push((block, uses));
-        if is_large || self.added.fetch_add(1, Ordering::Relaxed) + 1 >= COLLECT_EVERY {
+        let added = self.added.fetch_add(1, Ordering::Relaxed) + 1;
+        let due = self.due.load(Ordering::Relaxed).max(COLLECT_EVERY);
+        if is_large || added >= due {
             // What fails here fails again where somebody can be told.
             let _ = self.collect(source, counters);
         }
@@ -88,6 +93,8 @@ impl Retired {
                 std::mem::swap(&mut *waiting, &mut batch);
             }
             waiting.append(&mut batch);
+            let half = u32::try_from(waiting.len() / 2).unwrap_or(u32::MAX);
+            self.due.store(half, Ordering::Relaxed);
         }
         *self.spare.lock() = batch;
         outcome

@@ -3,7 +3,6 @@
 use crate::device::Device;
 use crate::error::Result;
 use crate::pool::PoolStats;
-use crate::pool::core::Slot;
 use pinfold_hal::{DeviceAddr, DeviceId, DriverError, HostAddr};
 use pinfold_model::MemoryKind;
 use smallvec::SmallVec;
@@ -80,9 +79,9 @@ pub(crate) struct RawBlock {
     pub(crate) bytes: u64,
     /// Bytes taken from the system or device.
     pub(crate) held_bytes: u64,
-    /// Where it is registered in parts: they meet at host addresses that are multiples of this, and
-    /// no copy may cross such a place.
-    pub(crate) cut_bytes: Option<u64>,
+    /// Whether it may lie across registrations, which meet at host addresses that are multiples of
+    /// [`CUT_BYTES`](crate::pool::CUT_BYTES): no copy may cross such a place.
+    pub(crate) is_cut: bool,
     /// The kind, for the books.
     pub(crate) kind: MemoryKind,
     /// What has to live until the block is given back: the owner of registered memory.
@@ -105,8 +104,8 @@ pub(crate) enum Origin {
     Registered,
     /// Device memory.
     Device(DeviceAddr),
-    /// A pool's.
-    Pooled(Slot),
+    /// A pool's: the slot is at the host's address, with the block's bytes.
+    Pooled,
 }
 
 impl RawBlock {
@@ -118,7 +117,7 @@ impl RawBlock {
             device: SmallVec::new(),
             bytes: 0,
             held_bytes: 0,
-            cut_bytes: None,
+            is_cut: false,
             kind,
             keep: None,
         }

@@ -4,10 +4,10 @@ use crate::common::{Place, everywhere};
 use pinfold::buffer::DeviceRead;
 use pinfold::kernels::cg::{Cg, Csr, HostMatrix, UpdateVectors};
 use pinfold::kernels::dot::Dot;
+use pinfold::kernels::pattern::Patterns;
 use pinfold::kernels::read::Reader;
 use pinfold::kernels::splitmix64;
-use pinfold::{Args, DeviceBuffer, Element, Memory, Module, Shape, Stream};
-use pinfold_kernels::memory::{fill_shape, image};
+use pinfold::{DeviceBuffer, Element, Memory, Stream};
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -142,20 +142,28 @@ fn step<I, V>(
 #[test]
 fn patterns_are_filled_and_found_broken_with_the_same_bits() {
     same_everywhere(|_, memory, stream| {
-        let module = Module::load(stream.device(), &image()).unwrap();
-        let fill = module.kernel("fill_u64").unwrap();
+        let mut patterns = Patterns::load(memory, stream).unwrap();
         let n = 70_001;
         let mut words = memory.device::<u64>(n).unwrap();
-        let (blocks, threads) = fill_shape(n as u64);
-        let args = Args::new()
-            .updates(&mut words)
-            .scalar(n as u64)
-            .scalar(9u64);
-        // SAFETY: these are the kernel's arguments; it writes `n` words.
-        unsafe { stream.launch(&fill, Shape::linear(blocks, threads), args) }.unwrap();
+        patterns.fill(stream, &mut words, 9).unwrap();
+        let mut cell = memory.scalar_cell().unwrap();
+        let mut bits = Vec::new();
+        // The pattern itself, another one, and one that is right but for a few words.
+        for (seed, differ) in [(9, 0.0), (10, n as f64)] {
+            let promise = patterns.check(stream, &words, seed, &mut cell).unwrap();
+            let [count, first] = cell.wait(promise, LIMIT).unwrap();
+            assert_eq!(count, differ);
+            bits.extend([count, first].map(f64::to_bits));
+        }
+        let mut zeros = memory.upload::<u64>(3).unwrap();
+        zeros.write_each(|_| 0);
+        drop(stream.upload_part(zeros, 0..3, &mut words, 400).unwrap());
+        let promise = patterns.check(stream, &words, 9, &mut cell).unwrap();
+        assert_eq!(cell.wait(promise, LIMIT).unwrap(), [3.0, 400.0]);
         let host = memory.download(n).unwrap();
         let host = stream.download(&words, host).unwrap().wait().unwrap();
         assert_eq!(host[n - 1], splitmix64(9 + n as u64 - 1));
-        host.to_vec()
+        bits.extend(host.iter());
+        bits
     });
 }

@@ -1,0 +1,83 @@
+//! A pattern of words that differs everywhere: filled by a kernel, checked by a kernel. For tests
+//! that look for bytes that went astray.
+
+use super::reduce::{IntoSink, Scratch, Sink};
+use crate::buffer::{DeviceRead, DeviceWrite};
+use crate::error::Result;
+use crate::launch::{Args, Kernel, Module, Shape};
+use crate::memory::Memory;
+use crate::stream::Stream;
+use pinfold_kernels::memory::{fill_shape, image};
+
+/// The kernels with their scratch memory.
+///
+/// Word `i` of the pattern of a seed is [`splitmix64`](super::splitmix64) of `seed + i`.
+pub struct Patterns {
+    fill: Kernel,
+    check: Kernel,
+    scratch: Scratch,
+}
+
+impl Patterns {
+    /// Loads the kernels for the stream's device.
+    ///
+    /// # Errors
+    /// Where a kernel cannot be loaded or the scratch memory not be had.
+    pub fn load(memory: &Memory, stream: &Stream) -> Result<Self> {
+        let module = Module::load(stream.device(), &image())?;
+        let blocks_max = fill_shape(u64::MAX).0 as usize;
+        Ok(Patterns {
+            fill: module.kernel("fill_u64")?,
+            check: module.kernel("check_u64")?,
+            scratch: Scratch::new(memory, stream, 2 * blocks_max)?,
+        })
+    }
+
+    /// Enqueues writing the seed's pattern.
+    ///
+    /// # Errors
+    /// All of a launch.
+    pub fn fill(
+        &self,
+        stream: &Stream,
+        to: &mut impl DeviceWrite<Item = u64>,
+        seed: u64,
+    ) -> Result<()> {
+        let n = to.elements() as u64;
+        let (blocks, threads) = fill_shape(n);
+        let args = Args::new().writes(to).scalar(n).scalar(seed);
+        // SAFETY: these are the kernel's arguments; it writes `n` words.
+        unsafe { stream.launch(&self.fill, Shape::linear(blocks, threads), args) }
+    }
+
+    /// Enqueues comparing with the seed's pattern. The first value of the sink is the number of
+    /// words that differ, the second the index of the first of them.
+    ///
+    /// # Errors
+    /// All of a launch.
+    pub fn check<S: IntoSink>(
+        &mut self,
+        stream: &Stream,
+        from: &impl DeviceRead<Item = u64>,
+        seed: u64,
+        sink: S,
+    ) -> Result<<S::Sink as Sink>::Promise> {
+        let n = from.elements() as u64;
+        let (blocks, threads) = fill_shape(n);
+        let mut sink = sink.into_sink();
+        let args = Args::new().reads(from).scalar(n).scalar(seed);
+        let partials = 2 * blocks as usize;
+        let args = self.scratch.finish(args, partials, &mut sink)?;
+        // SAFETY: these are the arguments of `check_u64`; it reads `n` words, and writes two
+        // partial results a block (words of eight bytes, as the scratch has), the ticket and the
+        // cell.
+        unsafe { stream.launch(&self.check, Shape::linear(blocks, threads), args)? };
+        Ok(sink.promise())
+    }
+}
+
+impl std::fmt::Debug for Patterns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Patterns").finish_non_exhaustive()
+    }
+}
