@@ -60,6 +60,17 @@ pub enum JobError {
         /// What sets the limit.
         limited_by: String,
     },
+    /// Bytes that are not what was written.
+    #[error(
+        "{wrong} words of {buffers} buffers were wrong: please report this with the output of \
+         `pinfold probe`"
+    )]
+    Corrupt {
+        /// Buffers that were checked.
+        buffers: u64,
+        /// Words that were wrong.
+        wrong: u64,
+    },
     /// A result that is wrong: never to be reported as a time.
     #[error(
         "strategy `{strategy}` gave a wrong result: relative error {error:.3e}, allowed \

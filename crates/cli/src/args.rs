@@ -3,6 +3,7 @@
 use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pinfold::DeviceChoice;
+use pinfold_apps::bench::soak::SECONDS_MAX;
 use pinfold_apps::dot::{ELEMENTS_DEFAULT, ELEMENTS_MAX, ELEMENTS_MIN};
 use pinfold_apps::solve::SolveOptions;
 use std::path::PathBuf;
@@ -140,10 +141,17 @@ pub enum Command {
 /// A benchmark.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
-    /// A warm pool: a pair of taking and giving back, threads, work in flight, holes
+    /// A warm pool: taking and giving back, threads, work in flight, holes
     Pool,
-    /// Fresh page-locked memory: the pool's way against the driver's, and copies from both
+    /// Fresh page-locked memory: the pool against the driver, copies from both
     Pin,
+    /// A long run on several threads that checks every byte
+    Soak {
+        /// How long
+        #[arg(long, value_name = "N", default_value_t = 60,
+              value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
+        seconds: u64,
+    },
 }
 
 /// A job.

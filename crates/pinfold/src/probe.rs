@@ -61,8 +61,8 @@ pub struct CudaBackend {
 /// One device with what it means for host memory.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProbedDevice {
-    /// How to choose it: `cuda:0`, `sim:h200`. Further devices of a simulated machine have their
-    /// number behind a `#`; only programs can choose those.
+    /// How to choose it: `cuda:0`, `sim:h200`. Further devices of a simulated machine are described
+    /// in words: only programs can choose those.
     pub choice: String,
     /// What it is.
     pub info: DeviceInfo,
@@ -130,7 +130,7 @@ fn simulated(name: &str) -> Found {
         opened.and_then(|opened| opened.platform.devices()),
         |index| match index {
             0 => format!("sim:{name}"),
-            further => format!("sim:{name}#{further}"),
+            further => format!("device {further} of sim:{name}"),
         },
     )
 }

@@ -166,7 +166,7 @@ impl<'a> Soaker<'a> {
             let buffers = self.sums.buffers.fetch_add(1, Ordering::Relaxed);
             let bytes = 8 * words as u64;
             self.sums.bytes.fetch_add(bytes, Ordering::Relaxed);
-            if buffers % TRIM_EVERY == 0 {
+            if buffers.is_multiple_of(TRIM_EVERY) {
                 self.memory.trim(0)?;
             }
         }

@@ -237,24 +237,22 @@ mod tests {
 
     #[test]
     fn indefiniteness_is_found_with_its_iteration() {
-        let m = symmetric(2, &[(0, 0, 1.0), (1, 1, 1.0), (1, 0, 2.0)]);
-        let error = solve(&m, &[1.0, -1.0], StopRule::default()).unwrap_err();
-        assert_eq!(
-            error,
-            SolveError::Indefinite {
-                iteration: 1,
-                curvature: -2.0
-            }
-        );
-        let singular = symmetric(2, &[(0, 0, 1.0), (1, 1, 1.0), (1, 0, 1.0)]);
-        let error = solve(&singular, &[1.0, -1.0], StopRule::default()).unwrap_err();
-        assert_eq!(
-            error,
-            SolveError::Indefinite {
-                iteration: 1,
-                curvature: 0.0
-            }
-        );
+        // Ones on the diagonal and one value beside them: of ones it makes 1 + 2 values.
+        let error = |value| {
+            let diagonal = [(0, 0, 1.0), (1, 1, 1.0), (2, 2, 1.0)];
+            let beside = [(1, 0, value), (2, 0, value), (2, 1, value)];
+            let m = symmetric(3, &[diagonal, beside].concat());
+            solve(&m, &[1.0; 3], StopRule::default()).unwrap_err()
+        };
+        for (value, curvature) in [(-0.75, -1.5), (-0.5, 0.0)] {
+            assert_eq!(
+                error(value),
+                SolveError::Indefinite {
+                    iteration: 1,
+                    curvature
+                }
+            );
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Whether conjugate gradients may be tried on a matrix: what can be told without solving.
 //!
-//! The method needs a symmetric positive definite matrix. Definiteness shows only while solving
-//! (`p·Ap <= 0`); everything cheaper is told here, before any memory is moved.
+//! The method needs a symmetric positive definite matrix. Whether it is definite shows only while
+//! solving (`p·Ap <= 0`), and not always then; what can be told cheaper is told here, before any
+//! memory is moved.
 
-use super::csr::CsrMatrix;
+use super::csr::{CsrMatrix, Entry};
 
 /// How far, relative to the largest magnitude, mirrored entries may differ.
 pub const SYMMETRY_TOLERANCE: f64 = 1e-12;
@@ -76,6 +77,24 @@ pub enum NotSuitable {
         /// The value there.
         value: f64,
     },
+    /// An entry is too large beside the diagonal entries of its row and its column.
+    #[error(
+        "entry ({row}, {column}) is {value} between the diagonal entries {row_diagonal} and \
+         {column_diagonal}, but in a positive definite matrix its square is less than their \
+         product; use a solver for indefinite systems, such as MINRES"
+    )]
+    NotDefinite {
+        /// Row, from 1.
+        row: u32,
+        /// Column, from 1.
+        column: u32,
+        /// The value there.
+        value: f64,
+        /// The diagonal entry of the row.
+        row_diagonal: f64,
+        /// The diagonal entry of the row of that column's number.
+        column_diagonal: f64,
+    },
 }
 
 fn at_line(line: &Option<u64>) -> String {
@@ -103,8 +122,9 @@ pub fn check_finite(matrix: &CsrMatrix) -> Result<(), NotSuitable> {
     }
 }
 
-/// Checks that a matrix is square, not empty, finite, symmetric within [`SYMMETRY_TOLERANCE`],
-/// and has a positive diagonal entry in every row.
+/// Checks that a matrix is square, not empty, finite, symmetric within [`SYMMETRY_TOLERANCE`], has
+/// a positive diagonal entry in every row, and no entry `a_ij` with `a_ij² >= a_ii·a_jj`. All of
+/// that is necessary for a positive definite matrix; it is not sufficient.
 ///
 /// # Errors
 /// The first of these, in this order, that fails.
@@ -137,13 +157,34 @@ pub fn check_for_cg(matrix: &CsrMatrix) -> Result<(), NotSuitable> {
             Some(_) => {}
         }
     }
-    Ok(())
+    check_minors(matrix)
+}
+
+/// Checks the determinants of all rows and columns i, j with an entry at (i, j), of a symmetric
+/// matrix with a positive diagonal.
+fn check_minors(matrix: &CsrMatrix) -> Result<(), NotSuitable> {
+    let diagonal = matrix.diagonal();
+    // Quotients, since products leave the range of numbers sooner.
+    let too_large = |entry: &Entry| {
+        let (row, column) = (entry.row as usize, entry.column as usize);
+        let size = entry.value.abs();
+        row != column && size > 0.0 && size / diagonal[row] >= diagonal[column] / size
+    };
+    match matrix.entries().find(too_large) {
+        None => Ok(()),
+        Some(entry) => Err(NotSuitable::NotDefinite {
+            row: entry.row + 1,
+            column: entry.column + 1,
+            value: entry.value,
+            row_diagonal: diagonal[entry.row as usize],
+            column_diagonal: diagonal[entry.column as usize],
+        }),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matrix::csr::Entry;
 
     fn check(rows: u32, columns: u32, entries: &[(u32, u32, f64)]) -> Result<(), NotSuitable> {
         let entries: Vec<Entry> = entries
@@ -197,6 +238,63 @@ mod tests {
             check(2, 2, &[(0, 0, 0.0), (1, 1, 2.0)]),
             Err(NotSuitable::DiagonalNotPositive { row: 1, value: 0.0 })
         );
+    }
+
+    /// A symmetric matrix of two rows.
+    fn check_pair(first: f64, second: f64, between: f64) -> Result<(), NotSuitable> {
+        check(
+            2,
+            2,
+            &[
+                (0, 0, first),
+                (0, 1, between),
+                (1, 0, between),
+                (1, 1, second),
+            ],
+        )
+    }
+
+    #[test]
+    fn an_entry_that_no_definite_matrix_has_is_named() {
+        let named = |row_diagonal, column_diagonal, value| {
+            Err(NotSuitable::NotDefinite {
+                row: 1,
+                column: 2,
+                value,
+                row_diagonal,
+                column_diagonal,
+            })
+        };
+        for (first, second, between) in [
+            (1.0, 1.0, 5.0),
+            (1.0, 3.0, -2.0),
+            // Singular: the square is the product.
+            (2.0, 2.0, 2.0),
+            (1.0, 1.0, -1.0),
+            // The square is beyond what a number holds.
+            (1e-200, 1e200, 1e200),
+            (1e-300, 1e-300, 1e-200),
+        ] {
+            let wanted = named(first, second, between);
+            assert_eq!(check_pair(first, second, between), wanted);
+        }
+        let text = check_pair(1.0, 1.0, 5.0).unwrap_err().to_string();
+        assert!(text.starts_with("entry (1, 2) is 5 between"), "{text}");
+        assert!(text.contains("positive definite"), "{text}");
+    }
+
+    #[test]
+    fn an_entry_below_the_limit_passes_at_any_scale() {
+        for (first, second, between) in [
+            (1.0, 1.0, 0.99),
+            (1.0, 9.0, -2.9),
+            (1.0, 1.0, 0.0),
+            (1e-200, 1e200, 0.5),
+            (1e200, 1e200, 1e199),
+            (1e-200, 1e-200, -1e-201),
+        ] {
+            assert_eq!(check_pair(first, second, between), Ok(()), "{between}");
+        }
     }
 
     #[test]

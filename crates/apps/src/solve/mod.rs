@@ -19,7 +19,7 @@ use pinfold::measure::ReadCosts;
 use pinfold::{Device, Memory, Placement};
 use place::{Choice, Way};
 use std::path::Path;
-use steps::Solver;
+use steps::{Solver, norm};
 
 /// When to stop.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,16 +103,46 @@ pub fn run(
 impl<'a> System<'a> {
     fn new(name: String, matrix: &'a CsrMatrix, options: SolveOptions) -> Result<Self> {
         let csr = Csr::new(&matrix.row_start, &matrix.column, &matrix.value)?;
-        let inverse_diagonal = matrix.diagonal().iter().map(|d| 1.0 / d).collect();
-        let b = right_hand_side_of_ones(matrix);
-        Ok(System {
+        let system = System {
             name,
             matrix,
             csr,
-            b,
-            inverse_diagonal,
+            b: right_hand_side_of_ones(matrix),
+            inverse_diagonal: matrix.diagonal().iter().map(|d| 1.0 / d).collect(),
             options,
-        })
+        };
+        system.check_range()?;
+        Ok(system)
+    }
+
+    /// Refuses a system whose numbers leave the range of a double before the first step.
+    fn check_range(&self) -> Result<()> {
+        let infinite = |inverse: &f64| !inverse.is_finite();
+        if let Some(row) = self.inverse_diagonal.iter().position(infinite) {
+            let row = row + 1;
+            return Err(self.out_of_range(format!("1 / the diagonal entry of row {row}")));
+        }
+        let norm_b = norm(&self.b);
+        if !norm_b.is_finite() {
+            return Err(self.out_of_range("the norm of the right-hand side A·1".to_owned()));
+        }
+        if norm_b <= 0.0 {
+            return Err(self.breakdown(
+                "the right-hand side A·1 is 0, or too small for a double: the matrix is singular \
+                 or badly scaled; fix the value at one node of a graph's Laplacian, or scale its \
+                 rows and columns first"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// An error for what a double cannot hold.
+    pub(crate) fn out_of_range(&self, what: String) -> JobError {
+        self.breakdown(format!(
+            "{what} is out of a double's range: the matrix is too badly scaled for this solver; \
+             scale its rows and columns first"
+        ))
     }
 
     /// An error of the iteration itself.

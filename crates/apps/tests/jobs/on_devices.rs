@@ -2,7 +2,7 @@
 
 use pinfold::{Device, Platform};
 use pinfold_apps::progress::Silent;
-use pinfold_apps::report::JobReport;
+use pinfold_apps::report::{JobReport, StrategyResult};
 use pinfold_apps::solve::SolveOptions;
 use pinfold_apps::{JobError, dot, solve};
 use pinfold_hal::BackendOps;
@@ -32,9 +32,7 @@ fn plate() -> PathBuf {
 
 /// The parts of a report that must not depend on when effects happen.
 fn answers(report: &JobReport) -> Vec<(String, u64, Option<u64>)> {
-    let answer = |s: &pinfold_apps::report::StrategyResult| {
-        (s.name.clone(), s.error.to_bits(), s.iterations)
-    };
+    let answer = |s: &StrategyResult| (s.name.clone(), s.error.to_bits(), s.iterations);
     report.strategies.iter().map(answer).collect()
 }
 
@@ -47,7 +45,7 @@ fn dot_gives_the_same_bits_and_the_same_times_under_every_policy() {
         assert!(report.device.simulated && report.device.name.contains("simulated"));
         let names: Vec<&str> = report.strategies.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names.last(), Some(&"chosen"));
-        assert_eq!(names.len(), 6);
+        assert_eq!(names.len(), 7);
         let first = first.get_or_insert_with(|| report.clone());
         assert_eq!(answers(&report), answers(first), "{policy}");
         for (now, then) in report.strategies.iter().zip(&first.strategies) {
@@ -89,6 +87,24 @@ fn what_dot_chooses_is_the_best_of_the_simulated_strategies_within_five_percent(
 }
 
 #[test]
+fn what_dot_calls_chosen_is_a_row_that_ran_the_same_way() {
+    for profile in Profile::shipped_names() {
+        let platform = Platform::simulated(Profile::shipped(profile).unwrap());
+        let device = platform.device(0).unwrap();
+        for elements in [1000, 1 << 16, 1 << 22] {
+            let report = dot::run(&device, elements, &mut Silent).unwrap();
+            let own = report.strategies.last().unwrap();
+            let named = report.strategies.iter().find(|s| s.name == report.chosen);
+            let named = named.unwrap();
+            assert_ne!(named.name, own.name, "{profile}, {elements}");
+            assert_eq!(named.placement, own.placement, "{profile}, {elements}");
+            let off = (named.seconds - own.seconds).abs() / own.seconds;
+            assert!(off < 1e-3, "{profile}, {elements}: {off}");
+        }
+    }
+}
+
+#[test]
 fn dot_refuses_lengths_that_make_no_sense() {
     let (_, device) = device(Policy::Eager);
     for elements in [0, u64::MAX, dot::ELEMENTS_MAX + 1] {
@@ -119,6 +135,34 @@ fn the_solver_gives_the_same_answers_under_every_policy() {
         "{report:?}"
     );
     assert!(report.strategies.iter().all(|s| s.error < 1e-7));
+}
+
+#[test]
+fn where_the_solver_puts_the_matrix_is_near_the_best_on_every_machine() {
+    for profile in Profile::shipped_names() {
+        let platform = Platform::simulated(Profile::shipped(profile).unwrap());
+        let device = platform.device(0).unwrap();
+        let report = solve::run(&device, &plate(), &SolveOptions::default(), &mut Silent).unwrap();
+        let best = |time: fn(&StrategyResult) -> f64| {
+            report.strategies.iter().map(time).fold(f64::MAX, f64::min)
+        };
+        let chosen = report.strategies.last().unwrap();
+        let (step, total) = (chosen.seconds_per_iteration.unwrap(), chosen.seconds);
+        let best_step = best(|s| s.seconds_per_iteration.unwrap());
+        let best_total = best(|s| s.seconds);
+        assert!(
+            step <= 1.1 * best_step,
+            "{profile}: a step takes {step} against {best_step}: {}",
+            report.reason
+        );
+        assert!(
+            total <= 1.05 * best_total,
+            "{profile}: {total} against {best_total}: {}",
+            report.reason
+        );
+        let named = report.strategies.iter().find(|s| s.name == report.chosen);
+        assert_eq!(named.unwrap().placement, chosen.placement, "{profile}");
+    }
 }
 
 #[test]
@@ -184,7 +228,35 @@ fn matrices_that_do_not_suit_the_solver_are_refused_by_name() {
         (
             "indefinite",
             "2 2 4\n1 1 1\n2 2 3\n1 2 2\n2 1 2\n",
-            "positive definite",
+            "entry (1, 2) is 2",
+        ),
+        // A·1 is an eigenvector, so that the first step would hit the solution.
+        (
+            "eigenvector",
+            "2 2 4\n1 1 1\n2 2 1\n1 2 5\n2 1 5\n",
+            "entry (1, 2) is 5",
+        ),
+        (
+            "curved",
+            "3 3 9\n1 1 1\n2 2 1\n3 3 1\n1 2 -.9\n2 1 -.9\n1 3 -.9\n3 1 -.9\n2 3 -.9\n\
+             3 2 -.9\n",
+            "p·Ap is -",
+        ),
+        (
+            "far",
+            "2 2 2\n1 1 1e200\n2 2 1e-200\n",
+            "norm of the right-hand side",
+        ),
+        ("tiny", "2 2 2\n1 1 1e-200\n2 2 1e-200\n", "scale its rows"),
+        (
+            "tinier",
+            "2 2 2\n1 1 1\n2 2 1e-310\n",
+            "entry of row 2 is out of",
+        ),
+        (
+            "laplacian",
+            "3 3 7\n1 1 1\n2 2 2\n3 3 1\n1 2 -1\n2 1 -1\n2 3 -1\n3 2 -1\n",
+            "singular",
         ),
     ] {
         let text = refusal(name, &format!("{banner}{body}"));

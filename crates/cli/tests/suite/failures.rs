@@ -68,8 +68,34 @@ fn files_that_are_no_matrix_to_solve_are_named_with_line_and_remedy() {
             "m.mtx: entry (1, 2) is 1",
         ),
         (general("2 3 2\n1 1 1\n2 2 1\n"), "m.mtx: "),
-        // Symmetric with a positive diagonal, but not definite: only the iteration can tell.
-        (symmetric("3 3 4\n1 1 1\n2 1 -3\n2 2 1\n3 3 1\n"), "m.mtx: "),
+        // Not definite, which one entry tells, though A·1 is an eigenvector.
+        (
+            symmetric("2 2 3\n1 1 1\n2 1 5\n2 2 1\n"),
+            "m.mtx: entry (1, 2) is 5 between the diagonal entries 1 and 1",
+        ),
+        // Not definite, which only the iteration tells.
+        (
+            symmetric("3 3 6\n1 1 1\n2 1 -.9\n2 2 1\n3 1 -.9\n3 2 -.9\n3 3 1\n"),
+            "m.mtx: p·Ap is -",
+        ),
+        // A graph's Laplacian, which is singular.
+        (
+            symmetric("3 3 5\n1 1 1\n2 1 -1\n2 2 2\n3 2 -1\n3 3 1\n"),
+            "m.mtx: the right-hand side A·1 is 0",
+        ),
+        // Beyond the range of numbers.
+        (
+            symmetric("2 2 2\n1 1 1e200\n2 2 1e-200\n"),
+            "m.mtx: the norm of the right-hand side A·1 is out of a double's range",
+        ),
+        (
+            symmetric("2 2 2\n1 1 1e-200\n2 2 1e-200\n"),
+            "m.mtx: the right-hand side A·1 is 0, or too small for a double",
+        ),
+        (
+            symmetric("2 2 2\n1 1 1\n2 2 1e-310\n"),
+            "m.mtx: 1 / the diagonal entry of row 2 is out of a double's range",
+        ),
     ] {
         let line = solve(&folder, &contents);
         let case = String::from_utf8_lossy(&contents[..contents.len().min(90)]);
@@ -106,6 +132,7 @@ fn what_is_asked_for_wrongly_exits_with_2_and_says_what_to_give() {
     for (args, says) in [
         (&["bogus"][..], "'bogus'"),
         (&["run", "bogus"], "'bogus'"),
+        (&["bench", "bogus"], "'bogus'"),
         (&["probe", "extra"], "'extra'"),
         (&["--bogus", "probe"], "'--bogus'"),
         (&["run", "solve"], "required"),
@@ -144,6 +171,8 @@ fn nothing_asked_for_shows_help_and_exits_with_2() {
     for (args, says) in [
         (&[][..], "Usage: pinfold"),
         (&["run"], "Usage: pinfold run"),
+        (&["bench"], "Usage: pinfold bench [OPTIONS] <WHAT>"),
+        (&["bench"], "\n  pool  A warm pool"),
     ] {
         let output = output(args);
         assert_eq!(output.status.code(), Some(2));
@@ -164,7 +193,13 @@ fn a_wrong_variable_is_named() {
 
 #[test]
 fn a_device_that_is_not_there_fails_for_every_command() {
-    for args in [&["probe"][..], &["run", "dot"], &["run", "solve", PLATE]] {
+    for args in [
+        &["probe"][..],
+        &["bench", "pool"],
+        &["bench", "pin"],
+        &["run", "dot"],
+        &["run", "solve", PLATE],
+    ] {
         let args = [args, &["--device", "cuda:4000000000"]].concat();
         failed(&output(&args), 1);
     }

@@ -53,6 +53,16 @@ fn a_sweep() {
 }
 
 #[test]
+fn a_simulated_benchmark() {
+    check_all("bench-simulated", &reports::bench_simulated());
+}
+
+#[test]
+fn a_measured_benchmark() {
+    check_all("bench-measured", &reports::bench_measured());
+}
+
+#[test]
 fn a_machine_without_a_device() {
     check_all("probe-simulated", &reports::probe_simulated());
 }

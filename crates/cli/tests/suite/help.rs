@@ -5,9 +5,13 @@ use clap::Parser;
 use pinfold_cli::args::Cli;
 use std::fs;
 
-const COMMANDS: [&[&str]; 5] = [
+const COMMANDS: [&[&str]; 9] = [
     &[],
     &["probe"],
+    &["bench"],
+    &["bench", "pool"],
+    &["bench", "pin"],
+    &["bench", "soak"],
     &["run"],
     &["run", "dot"],
     &["run", "solve"],
@@ -74,6 +78,7 @@ fn help_tells_of_every_command_job_option_and_device() {
     let text = help(&[]);
     for word in [
         "probe",
+        "bench",
         "run",
         "--device",
         "--json",
@@ -90,6 +95,13 @@ fn help_tells_of_every_command_job_option_and_device() {
     }
     let run = help(&["run"]);
     assert!(run.contains("dot") && run.contains("solve"));
+    let bench = help(&["bench"]);
+    for line in [
+        "\n  pool  A warm pool",
+        "\n  pin   Fresh page-locked memory",
+    ] {
+        assert!(bench.contains(line), "{line}\n{bench}");
+    }
     assert!(help(&["run", "solve"]).contains("positive definite"));
 }
 

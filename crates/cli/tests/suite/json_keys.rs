@@ -72,6 +72,43 @@ fn a_job_with_steps_has_two_more() {
 }
 
 #[test]
+fn a_benchmark_has_its_keys_and_prints_nothing_else() {
+    let bench = report(&["bench", "pool", "--json"]);
+    let wanted = ["bench", "device", "findings", "machine", "rows"];
+    assert_eq!(keys(&bench), wanted);
+    assert_eq!(keys(&bench["device"]), ["name", "simulated"]);
+    assert_eq!(bench["bench"], "pool");
+    for fact in ["machine", "findings"] {
+        let facts = bench[fact].as_array().unwrap();
+        assert!(!facts.is_empty(), "{fact}");
+        assert!(facts.iter().all(|f| keys(f) == ["name", "value"]));
+    }
+    let rows = bench["rows"].as_array().unwrap();
+    assert!(rows.len() > 8);
+    let row_keys = [
+        "group",
+        "name",
+        "repeats",
+        "simulated",
+        "unit",
+        "value",
+        "value_max",
+        "value_min",
+    ];
+    for row in rows {
+        assert_eq!(keys(row), row_keys);
+        let value = |name: &str| row[name].as_f64().unwrap();
+        assert!(value("value_min") > 0.0, "{row}");
+        assert!(value("value_min") <= value("value") && value("value") <= value("value_max"));
+        // Only what the driver would have done is virtual.
+        let driver = row["name"].as_str().unwrap().starts_with("driver's");
+        assert_eq!(row["simulated"], driver, "{row}");
+        let pairs = row["group"] == "pairs a second";
+        assert_eq!(row["unit"] == "M/s", pairs, "{row}");
+    }
+}
+
+#[test]
 fn a_probe_has_its_keys() {
     let probe = report(&["probe", "--json"]);
     let wanted = [

@@ -2,7 +2,9 @@
 
 use crate::common::{PLATE, pinfold, stdout, succeed, widest};
 use crate::reports;
+use pinfold_apps::report::Fact;
 use pinfold_cli::print::{Page, Printable};
+use std::collections::BTreeSet;
 
 fn page(width: u16) -> Page {
     Page {
@@ -13,7 +15,7 @@ fn page(width: u16) -> Page {
 
 #[test]
 fn no_line_of_a_report_is_wider_than_its_page() {
-    let all: [&dyn Fn(&Page) -> String; 7] = [
+    let all: [&dyn Fn(&Page) -> String; 9] = [
         &|page| reports::dot_simulated().text(page),
         &|page| reports::solve_measured().text(page),
         &|page| reports::sweep().text(page),
@@ -21,6 +23,8 @@ fn no_line_of_a_report_is_wider_than_its_page() {
         &|page| reports::probe_simulated().text(page),
         &|page| reports::probe_measured().text(page),
         &|page| reports::hostile().text(page),
+        &|page| reports::bench_simulated().text(page),
+        &|page| reports::bench_measured().text(page),
     ];
     for (number, text) in all.iter().enumerate() {
         for width in [80, 90, 97, 98, 99, 100] {
@@ -41,6 +45,21 @@ fn a_row_takes_at_most_two_lines_where_there_is_room() {
         let table = text.lines().skip_while(|line| !line.starts_with('─'));
         let lines = table.skip(1).take_while(|line| !line.is_empty());
         assert!(lines.count() <= 2 * report.strategies.len(), "{text}");
+    }
+}
+
+#[test]
+fn what_a_benchmark_found_stands_in_one_column() {
+    for report in [reports::bench_simulated(), reports::bench_measured()] {
+        let text = report.text(&Page::PLAIN);
+        let column = |finding: &Fact| {
+            let begin = format!("{}: ", finding.name);
+            let line = text.lines().find(|line| line.starts_with(&begin)).unwrap();
+            let before = line.split(&finding.value).next().unwrap();
+            before.chars().count()
+        };
+        let columns: BTreeSet<_> = report.findings.iter().map(column).collect();
+        assert_eq!(columns.len(), 1, "{text}");
     }
 }
 

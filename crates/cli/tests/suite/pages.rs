@@ -5,7 +5,7 @@ use crate::reports;
 use pinfold_cli::print::Printable;
 use std::collections::BTreeSet;
 
-fn pages() -> [(&'static str, String); 7] {
+fn pages() -> [(&'static str, String); 9] {
     [
         ("dot", reports::dot_simulated().html()),
         ("solve", reports::solve_measured().html()),
@@ -14,6 +14,8 @@ fn pages() -> [(&'static str, String); 7] {
         ("simulated machine", reports::probe_simulated().html()),
         ("real machine", reports::probe_measured().html()),
         ("hostile", reports::hostile().html()),
+        ("simulated benchmark", reports::bench_simulated().html()),
+        ("benchmark", reports::bench_measured().html()),
     ]
 }
 
@@ -55,6 +57,11 @@ fn what_is_simulated_is_called_so_everywhere() {
     let solve = unstyled(&reports::solve_measured().html());
     assert!(!solve.contains("simulated"), "nothing is simulated there");
     // What could be simulated is listed there, too.
+    let benchmark = unstyled(&reports::bench_measured().html());
+    assert!(!benchmark.contains("simulated"));
+    let benchmark = reports::bench_simulated().html();
+    assert_eq!(benchmark.matches("(simulated)</th>").count(), 1);
+    assert!(benchmark.contains("<strong class=\"badge\">simulated</strong>"));
     let machine = unstyled(&reports::probe_measured().html());
     assert!(!machine.contains("(simulated)") && !machine.contains("badge"));
 }

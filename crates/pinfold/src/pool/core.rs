@@ -207,7 +207,8 @@ impl Core {
         let _ = self.shared.give_back_pages(slot.addr);
         self.counters.gave(flows(&slot));
         self.budget.memory_came_back();
-        if self.given_back.fetch_add(1, Ordering::Relaxed) % LOOK_EVERY == 0 {
+        let given_back = self.given_back.fetch_add(1, Ordering::Relaxed);
+        if given_back.is_multiple_of(LOOK_EVERY) {
             self.decay();
         }
     }

@@ -148,7 +148,7 @@ fn r15_r16_in_the_steady_state_neither_taking_nor_freeing_calls_the_driver() {
 #[test]
 fn r16_dropping_a_buffer_in_flight_asks_the_device_only_now_and_then() {
     let (driver, device) = counted();
-    let memory = Memory::pooled(&[device.clone()], &PoolOptions::default()).unwrap();
+    let memory = Memory::pooled(std::slice::from_ref(&device), &PoolOptions::default()).unwrap();
     let stream = device.stream().unwrap();
     let mut there = memory.device::<u8>(1000).unwrap();
     let mut round = || {
@@ -185,7 +185,7 @@ fn r16_dropping_a_buffer_in_flight_asks_the_device_only_now_and_then() {
 fn r17_a_stream_that_is_stuck_holds_only_its_own_blocks() {
     let machine = Machine::new(options(), Policy::Lazy);
     let device = machine.device(0);
-    let memory = Memory::pooled(&[device.clone()], &limited(96 << 20))
+    let memory = Memory::pooled(std::slice::from_ref(&device), &limited(96 << 20))
         .unwrap()
         .strict();
     let (stuck, busy) = (device.stream().unwrap(), device.stream().unwrap());
@@ -219,7 +219,7 @@ fn r18_memory_is_reused_only_after_its_last_use_on_every_stream() {
     everywhere(1, |place| {
         let device = place.device(0);
         // Room for a few buffers, so that every round reuses some.
-        let memory = Memory::pooled(&[device.clone()], &limited(6 << 20)).unwrap();
+        let memory = Memory::pooled(std::slice::from_ref(&device), &limited(6 << 20)).unwrap();
         let streams = [device.stream().unwrap(), device.stream().unwrap()];
         let mut kept = Vec::new();
         for round in 0..24u32 {
@@ -335,7 +335,7 @@ fn a_full_pool_waits_for_buffers_in_flight() {
     let device = machine.device(0);
     let mut options = limited(8 << 20);
     options.when_full = WhenFull::Wait(Duration::from_secs(60));
-    let memory = Memory::pooled(&[device.clone()], &options)
+    let memory = Memory::pooled(std::slice::from_ref(&device), &options)
         .unwrap()
         .strict();
     let stream = device.stream().unwrap();

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use pinfold_apps::report::{JobReport, StrategyResult};
 
 /// Room for names on the left.
-const NAMES: f64 = 250.0;
+const NAMES: f64 = 330.0;
 /// Room for times on the right.
 const TIMES: f64 = 90.0;
 const ROW: f64 = 32.0;

@@ -9,7 +9,7 @@ use pinfold_apps::report::{JobReport, StrategyResult, SweepReport};
 
 const HEIGHT: f64 = 480.0;
 const LEFT: f64 = 96.0;
-const RIGHT: f64 = 720.0;
+const RIGHT: f64 = 650.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 420.0;
 /// Most labels on the horizontal axis.

@@ -3,7 +3,7 @@
 use super::super::units::{percent, time};
 use super::super::{CHOSEN, chosen_excess, is_best, time_heading};
 use super::job::title;
-use super::{Column, Kind, Page, Sheet, WIDTH_WITH_ALL};
+use super::{Column, Kind, MARK, Page, Sheet, WIDTH_WITH_ALL};
 use pinfold_apps::report::{JobReport, SweepReport};
 
 /// A sweep's report as text.
@@ -20,14 +20,18 @@ pub fn sweep(report: &SweepReport, page: &Page) -> String {
         .map_or("input", |fact| fact.name.as_str());
     let what = time_heading(&report.device);
     sheet.blank();
+    let all = page.width >= WIDTH_WITH_ALL;
+    let chosen = match all {
+        true => format!(", {MARK} what was chosen"),
+        false => String::new(),
+    };
     sheet.paragraph(
-        &format!("{what} by number of {input}; * marks the shortest"),
+        &format!("{what} by number of {input}; * marks the shortest{chosen}"),
         None,
     );
     sheet.blank();
-    let names = page.width >= WIDTH_WITH_ALL;
-    let columns = columns(input, first, names);
-    let rows: Vec<_> = report.runs.iter().map(|run| row(run, names)).collect();
+    let columns = columns(input, first, all);
+    let rows: Vec<_> = report.runs.iter().map(|run| row(run, all)).collect();
     sheet.table(&columns, &rows, None);
     sheet.blank();
     let most = report
@@ -45,7 +49,8 @@ pub fn sweep(report: &SweepReport, page: &Page) -> String {
     sheet.text
 }
 
-fn columns(input: &str, run: &JobReport, names: bool) -> Vec<Column> {
+/// The columns of a table: with `all`, the distance to the best is among them.
+fn columns(input: &str, run: &JobReport, all: bool) -> Vec<Column> {
     // The hard spaces stand above the marks of the fastest.
     let narrow = |name: &str| {
         let lines = name.replace(' ', "\n").replace('-', "-\n");
@@ -57,14 +62,13 @@ fn columns(input: &str, run: &JobReport, names: bool) -> Vec<Column> {
             .iter()
             .map(|s| Column::new(narrow(&s.name), Kind::Tight)),
     );
-    columns.push(Column::new("to\nbest", Kind::Number));
-    if names {
-        columns.push(Column::new("what was chosen", Kind::Words));
+    if all {
+        columns.push(Column::new("to\nbest", Kind::Number));
     }
     columns
 }
 
-fn row(run: &JobReport, names: bool) -> Vec<String> {
+fn row(run: &JobReport, all: bool) -> Vec<String> {
     let mut cells = vec![
         run.input
             .first()
@@ -76,11 +80,16 @@ fn row(run: &JobReport, names: bool) -> Vec<String> {
         } else {
             "\u{a0}"
         };
-        format!("{}{mark}", time(strategy.seconds))
+        let chosen = if all && strategy.name == run.chosen {
+            MARK
+        } else {
+            ""
+        };
+        format!("{chosen}{}{mark}", time(strategy.seconds))
     }));
-    cells.push(chosen_excess(run).map_or(String::new(), |excess| format!("+{}", percent(excess))));
-    if names {
-        cells.push(run.chosen.clone());
+    if all {
+        let excess = chosen_excess(run).map(|excess| format!("+{}", percent(excess)));
+        cells.push(excess.unwrap_or_default());
     }
     cells
 }

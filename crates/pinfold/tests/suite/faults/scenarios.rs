@@ -54,7 +54,7 @@ impl Run<'_> {
     fn one(&self) -> Result<(Device, Stream, Memory)> {
         let device = self.device(0)?;
         let stream = self.step(|| device.stream())?;
-        let memory = self.memory(&[device.clone()]);
+        let memory = self.memory(std::slice::from_ref(&device));
         Ok((device, stream, memory))
     }
 }
