@@ -2,7 +2,7 @@
 //!
 //! [`dot`] the dot product of two vectors that are fresh in host memory · [`solve`] conjugate
 //! gradients on a sparse matrix from a file · [`matrix`] reading, checking and making such
-//! matrices · [`bench`] benchmarks of pinfold itself · [`report`] what jobs return · [`progress`]
+//! matrices · [`mod@bench`] benchmarks of pinfold itself · [`report`] what jobs return · [`progress`]
 //! how they say how far they are · [`error`] why they fail.
 //!
 //! A job prepares its input once, runs every strategy in turn (interleaved on a real device, so

@@ -39,8 +39,10 @@ pub(super) struct Flows {
     pub(super) held_bytes: u64,
 }
 
-/// One thread's counts. Only that thread writes them.
+/// One thread's counts. Only that thread writes them; no two threads' share a cache line, nor the
+/// pair of lines that processors fetch together.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(super) struct LocalCounters {
     taken: Counts,
     given: Counts,
