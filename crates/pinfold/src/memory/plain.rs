@@ -135,26 +135,29 @@ impl BlockSource for PlainSource {
         })
     }
 
-    fn release(&self, block: RawBlock) {
+    fn release(&self, block: RawBlock) -> bool {
         let device = self.first();
         match (&block.origin, block.host) {
-            (Origin::System, Some(host)) => system_free(host, block.held_bytes),
+            (Origin::System, Some(host)) => {
+                system_free(host, block.held_bytes);
+                true
+            }
             (Origin::Driver, Some(host)) => {
                 // SAFETY: the memory came from `host_alloc`, and no host or device uses it any
                 // more. On failure it stays allocated: leaked, never used twice.
-                let _ = unsafe { device.driver().host_free(device.id(), host) };
+                unsafe { device.driver().host_free(device.id(), host) }.is_ok()
             }
             (Origin::Registered, Some(host)) => {
                 // On failure the owner is kept for ever, which is all that can be done here.
-                let _ = super::register::unregister(device, host, block.keep);
+                super::register::unregister(device, host, block.keep).is_ok()
             }
             (Origin::Device(addr), _) => {
                 let id = block.device.first().map_or(device.id(), |(id, _)| *id);
                 // SAFETY: the memory came from `device_alloc` on that device and nothing uses it
                 // any more. On failure it stays allocated.
-                let _ = unsafe { device.driver().device_free(id, *addr) };
+                unsafe { device.driver().device_free(id, *addr) }.is_ok()
             }
-            _ => {}
+            _ => true,
         }
     }
 }

@@ -99,13 +99,16 @@ impl BlockSource for PooledSource {
         self.plain.acquire_device(device, bytes, site)
     }
 
-    fn release(&self, block: RawBlock) {
+    fn release(&self, block: RawBlock) -> bool {
         match block.origin {
-            Origin::Pooled => self.core(block.kind).give_back(Slot {
-                addr: block.host.map_or(0, |host| host.0 as u64),
-                requested_bytes: block.bytes,
-                held_bytes: block.held_bytes,
-            }),
+            Origin::Pooled => {
+                self.core(block.kind).give_back(Slot {
+                    addr: block.host.map_or(0, |host| host.0 as u64),
+                    requested_bytes: block.bytes,
+                    held_bytes: block.held_bytes,
+                });
+                true
+            }
             _ => self.plain.release(block),
         }
     }

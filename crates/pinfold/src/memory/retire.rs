@@ -140,5 +140,8 @@ fn ask_each_stream(waiting: &[(RawBlock, UseLog)]) -> Result<()> {
 
 fn release(block: RawBlock, source: &dyn BlockSource, counters: &Counters) {
     counters.given_back(&block);
-    source.release(block);
+    let held_bytes = block.held_bytes;
+    if !source.release(block) {
+        counters.lost(held_bytes);
+    }
 }

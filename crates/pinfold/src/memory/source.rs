@@ -37,8 +37,9 @@ pub(crate) trait BlockSource: Send + Sync {
         site: &'static Location<'static>,
     ) -> Result<RawBlock>;
 
-    /// Takes a block back that no device uses any more. A failure is the source's to note.
-    fn release(&self, block: RawBlock);
+    /// Takes a block back that no device uses any more. False where driver or system did not let
+    /// go of it, so that it is lost.
+    fn release(&self, block: RawBlock) -> bool;
 
     /// Gives idle memory back to the system until at most so many bytes are page-locked.
     fn trim(&self, _target_bytes: u64) {}

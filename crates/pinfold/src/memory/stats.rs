@@ -28,6 +28,8 @@ pub struct MemoryStats {
     pub kinds: BTreeMap<MemoryKind, KindStats>,
     /// Bytes of dropped buffers that the device may still use. They count as held.
     pub retired_bytes: u64,
+    /// Bytes of dropped buffers that driver or system did not let go of: nobody has them any more.
+    pub lost_bytes: u64,
     /// Requests that were not served with the kind first chosen.
     pub ladder_steps: u64,
 }
@@ -48,6 +50,7 @@ const KINDS: [MemoryKind; 7] = [
 pub(crate) struct Counters {
     kinds: [KindCounters; KINDS.len()],
     ladder_steps: AtomicU64,
+    lost_bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -92,6 +95,10 @@ impl Counters {
             .fetch_sub(block.held_bytes, Ordering::Relaxed);
     }
 
+    pub(crate) fn lost(&self, held_bytes: u64) {
+        self.lost_bytes.fetch_add(held_bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn stepped_down(&self) {
         self.ladder_steps.fetch_add(1, Ordering::Relaxed);
     }
@@ -113,6 +120,7 @@ impl Counters {
         MemoryStats {
             kinds: used.filter(|(_, books)| books.taken > 0).collect(),
             retired_bytes,
+            lost_bytes: read(&self.lost_bytes),
             ladder_steps: read(&self.ladder_steps),
         }
     }

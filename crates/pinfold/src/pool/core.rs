@@ -267,10 +267,16 @@ impl Core {
             }
             *growing = true;
         }
-        let outcome = self.add_segment(bytes);
-        *self.growing.lock() = false;
-        self.grown.notify_all();
-        outcome
+        /// Lets the others go on, also where a panic unwinds.
+        struct Growing<'c>(&'c Core);
+        impl Drop for Growing<'_> {
+            fn drop(&mut self) {
+                *self.0.growing.lock() = false;
+                self.0.grown.notify_all();
+            }
+        }
+        let _growing = Growing(self);
+        self.add_segment(bytes)
     }
 
     fn add_segment(&self, bytes: u64) -> Result<(), Problem> {

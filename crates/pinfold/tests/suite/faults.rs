@@ -327,6 +327,9 @@ fn memory_that_the_driver_keeps_page_locked_is_never_given_back_as_ordinary() {
     let mut slice = vec![1u8; LEN];
     assert!(memory.with_registered(&mut slice[..], |_| ()).is_err());
     assert_eq!(bench.live().registered_bytes, 2 * LEN as u64);
+    // A buffer that is merely dropped is told of in the books.
+    drop(memory.register(vec![1u8; LEN]).unwrap());
+    assert_eq!(memory.stats().lost_bytes, LEN as u64);
 }
 
 const EVERY_WAIT_REFUSED: &str = "stream-synchronize~1@0:Unknown,event-synchronize~1@0:Unknown,\
