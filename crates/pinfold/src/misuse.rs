@@ -318,3 +318,55 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Publishing into one cell from two threads
+//!
+//! A kernel that publishes writes the cell, so launching it takes the cell mutably. Right:
+//!
+//! ```
+//! # use pinfold::kernels::dot::Dot;
+//! # use pinfold::{DeviceChoice, Memory};
+//! # fn main() -> Result<(), pinfold::Error> {
+//! # let device = "sim".parse::<DeviceChoice>()?.open()?.device;
+//! # let memory = Memory::new(&device);
+//! # let ones = memory.upload_in_place::<f32>(8)?.lend();
+//! let mut cells = [memory.scalar_cell()?, memory.scalar_cell()?];
+//! let [first, second] = &mut cells;
+//! std::thread::scope(|scope| {
+//!     for cell in [first, second] {
+//!         let (memory, device, ones) = (&memory, &device, &ones);
+//!         scope.spawn(move || -> Result<(), pinfold::Error> {
+//!             let stream = device.stream()?;
+//!             let mut dot = Dot::load(memory, &stream)?;
+//!             dot.run(&stream, ones, ones, cell).map(drop)
+//!         });
+//!     }
+//! });
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Wrong (E0499):
+//!
+//! ```compile_fail,E0499
+//! # use pinfold::kernels::dot::Dot;
+//! # use pinfold::{DeviceChoice, Memory};
+//! # fn main() -> Result<(), pinfold::Error> {
+//! # let device = "sim".parse::<DeviceChoice>()?.open()?.device;
+//! # let memory = Memory::new(&device);
+//! # let ones = memory.upload_in_place::<f32>(8)?.lend();
+//! let mut cells = [memory.scalar_cell()?, memory.scalar_cell()?];
+//! let [first, second] = &mut cells;
+//! std::thread::scope(|scope| {
+//!     for cell in [first, &mut cells[0]] {
+//!         let (memory, device, ones) = (&memory, &device, &ones);
+//!         scope.spawn(move || -> Result<(), pinfold::Error> {
+//!             let stream = device.stream()?;
+//!             let mut dot = Dot::load(memory, &stream)?;
+//!             dot.run(&stream, ones, ones, cell).map(drop)
+//!         });
+//!     }
+//! });
+//! # Ok(())
+//! # }
+//! ```
