@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// How many blocks may be added, at the least, before the device is asked again.
-const COLLECT_EVERY: u32 = 32;
+const COLLECT_EVERY: u32 = 128;
 
-/// A block of this size is worth a question by itself.
-const LARGE_BYTES: u64 = 1 << 20;
+/// So many bytes are worth a question, however few blocks they are.
+const COLLECT_EVERY_BYTES: u64 = 4 << 20;
 
 /// Blocks that wait for the device, each with the uses that it waits for. They are looked at in
 /// any order: a stream that is stuck holds up only its own blocks.
 ///
-/// Adding a small one asks the device nothing. Every so many, for large ones, and whenever memory
+/// Adding one asks the device nothing. Every so many blocks or bytes, and whenever memory
 /// is wanted that is not at hand, each stream that blocks wait for is asked once, whatever their
 /// number.
 #[derive(Default)]
@@ -27,6 +27,7 @@ pub(crate) struct Retired {
     spare: Mutex<Vec<(RawBlock, UseLog)>>,
     bytes: AtomicU64,
     added: AtomicU32,
+    added_bytes: AtomicU64,
     /// How many may be added: half of what was left the last time, so that looking at many that
     /// are not done costs each of them little.
     due: AtomicU32,
@@ -51,12 +52,13 @@ impl Retired {
             return;
         }
         uses.unwant();
-        let is_large = block.held_bytes >= LARGE_BYTES;
-        self.bytes.fetch_add(block.held_bytes, Ordering::Relaxed);
+        let held_bytes = block.held_bytes;
+        self.bytes.fetch_add(held_bytes, Ordering::Relaxed);
         self.waiting.lock().push((block, uses));
         let added = self.added.fetch_add(1, Ordering::Relaxed) + 1;
         let due = self.due.load(Ordering::Relaxed).max(COLLECT_EVERY);
-        if is_large || added >= due {
+        let before = self.added_bytes.fetch_add(held_bytes, Ordering::Relaxed);
+        if added >= due || before + held_bytes >= COLLECT_EVERY_BYTES {
             // What fails here fails again where somebody can be told.
             let _ = self.collect(source, counters);
         }
@@ -72,6 +74,7 @@ impl Retired {
             return Ok(());
         }
         self.added.store(0, Ordering::Relaxed);
+        self.added_bytes.store(0, Ordering::Relaxed);
         // Two lists take turns, so that neither has to grow again and again.
         let spare = std::mem::take(&mut *self.spare.lock());
         let mut batch = std::mem::replace(&mut *self.waiting.lock(), spare);
