@@ -91,8 +91,8 @@ impl Device {
     ///
     /// # Safety
     /// `handle` is a live stream of this device's primary context and outlives the result and all
-    /// buffers used on it, and it is not captured into a graph meanwhile: work that is only captured
-    /// would count as done. Work that the other code enqueues is not seen by pinfold.
+    /// buffers used on it, and it is not captured into a graph meanwhile: work that is only
+    /// captured would count as done. Work that the other code enqueues is not seen by pinfold.
     pub unsafe fn adopt_stream(&self, handle: u64) -> Result<Stream> {
         // SAFETY: the caller's promise is the one that the function below asks for.
         unsafe { Stream::adopt(self, handle) }
