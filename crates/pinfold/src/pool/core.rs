@@ -1,13 +1,14 @@
-//! A pool of one kind of page-locked memory: requests, growth and shrinking.
+//! A pool of one kind of page-locked memory: what it has, and how requests are served.
 //!
 //! A request that the thread's cache can serve takes no lock. One that it cannot takes the lock of
 //! its class, or of the pages, for some moves of numbers. Only where the pages are used up does a
 //! request wait for the driver, and then under no lock that a served request needs.
 
-use super::budget::{Budget, OverBudget};
+use super::budget::Budget;
+use super::growth::Problem;
 use super::local;
 use super::options::PoolOptions;
-use super::segments::{Make, Maker, SEGMENT_ALIGN_BYTES, Segment};
+use super::segments::{Make, Maker, Segment};
 use super::stats::{Counters, Flows, PoolStats};
 use crate::device::Device;
 use crate::memory::source::Refusal;
@@ -16,17 +17,11 @@ use pinfold_hal::{DeviceAddr, DeviceId, DriverError, ErrorCode};
 use pinfold_pool::{Class, PAGE_BYTES, Shared, spans::Cut};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The least that a pool grows by.
-const GROWTH_BYTES_MIN: u64 = 4 << 20;
-/// The most that a pool grows by for smaller requests.
-const GROWTH_BYTES_MAX: u64 = 256 << 20;
 /// How often pages are given back before the clock is looked at.
 const LOOK_EVERY: u32 = 64;
-/// How often idle segments are looked at in the time after which they go.
-const DECAY_LOOKS: u32 = 4;
 /// How often a request grows the pool only to find that somebody else took the pages.
 const GROWN_MAX: u32 = 64;
 /// How often a request that waits for memory looks for some that may come back.
@@ -50,21 +45,23 @@ pub(crate) struct Core {
     pub(super) counters: Counters,
     /// Grows when all threads are to give their caches back.
     pub(super) flushes: AtomicU64,
-    maker: Maker,
-    budget: Budget,
+    pub(super) maker: Maker,
+    pub(super) budget: Budget,
+    /// Whether any device sees any segment elsewhere than the host does.
+    pub(super) is_split: AtomicBool,
     /// By base address.
-    segments: RwLock<BTreeMap<u64, Segment>>,
+    pub(super) segments: RwLock<BTreeMap<u64, Segment>>,
     /// Segments that were free as a whole when last looked at, and since when.
-    idle: Mutex<BTreeMap<u64, Instant>>,
-    idle_after: Duration,
-    began: Instant,
+    pub(super) idle: Mutex<BTreeMap<u64, Instant>>,
+    pub(super) idle_after: Duration,
+    pub(super) began: Instant,
     /// How often pages were given back.
     given_back: AtomicU32,
     /// When idle segments are looked at next, in milliseconds since the beginning.
-    next_decay_ms: AtomicU64,
-    growing: Mutex<bool>,
-    grown: Condvar,
-    quarantined_bytes: AtomicU64,
+    pub(super) next_decay_ms: AtomicU64,
+    pub(super) growing: Mutex<bool>,
+    pub(super) grown: Condvar,
+    pub(super) quarantined_bytes: AtomicU64,
 }
 
 impl Core {
@@ -77,6 +74,7 @@ impl Core {
             flushes: AtomicU64::new(0),
             maker: Maker::new(devices, make),
             budget: Budget::new(options),
+            is_split: AtomicBool::new(false),
             segments: RwLock::default(),
             idle: Mutex::default(),
             idle_after: options.idle_after,
@@ -215,14 +213,14 @@ impl Core {
 
     /// Tries, and grows by at least so many bytes, until it works.
     fn until_there<R>(
-        &self,
+        self: &Arc<Self>,
         bytes: u64,
         reclaim: &dyn Fn(),
         attempt: impl Fn() -> Option<R>,
     ) -> Result<R, Refusal> {
         let _entered = self.budget.enter();
         let deadline = self.budget.deadline();
-        let mut grown = 0;
+        let (mut grown, mut flushed) = (0, false);
         loop {
             let seen = self.budget.returns();
             if let Some(found) = attempt() {
@@ -239,6 +237,13 @@ impl Core {
             if self.shrink(|_| true) > 0 {
                 continue;
             }
+            // So does what threads keep for themselves: this one at once, others when they next
+            // use the pool.
+            if !flushed {
+                flushed = true;
+                self.flush_caches();
+                continue;
+            }
             let over = match problem {
                 Problem::Driver(error) => return Err(error.into()),
                 Problem::Budget(over) => over,
@@ -253,61 +258,6 @@ impl Core {
                     self.budget
                         .wait(seen, end.min(Instant::now() + RECLAIM_EVERY));
                 }
-            }
-        }
-    }
-
-    /// Adds a segment of at least so many bytes, or waits for the one that another thread adds.
-    fn grow(&self, bytes: u64) -> Result<(), Problem> {
-        {
-            let mut growing = self.growing.lock();
-            if *growing {
-                self.grown.wait_while(&mut growing, |growing| *growing);
-                return Ok(());
-            }
-            *growing = true;
-        }
-        /// Lets the others go on, also where a panic unwinds.
-        struct Growing<'c>(&'c Core);
-        impl Drop for Growing<'_> {
-            fn drop(&mut self) {
-                *self.0.growing.lock() = false;
-                self.0.grown.notify_all();
-            }
-        }
-        let _growing = Growing(self);
-        self.add_segment(bytes)
-    }
-
-    fn add_segment(&self, bytes: u64) -> Result<(), Problem> {
-        let rounded = |bytes: u64| bytes.checked_next_multiple_of(SEGMENT_ALIGN_BYTES);
-        let least = rounded(bytes).ok_or_else(|| Problem::Driver(no_such_size(bytes)))?;
-        let (pinned, _) = self.budget.reserved_and_peak_bytes();
-        let step = (pinned / 2).clamp(GROWTH_BYTES_MIN, GROWTH_BYTES_MAX);
-        let wished = least.max(rounded(step).unwrap_or(least));
-        let mut size = wished;
-        if self.budget.reserve(wished).is_err() {
-            size = least;
-            self.budget.reserve(least).map_err(Problem::Budget)?;
-        }
-        let made = match self.maker.make(size) {
-            Err(_) if size > least => {
-                self.budget.refund(size - least);
-                size = least;
-                self.maker.make(least)
-            }
-            made => made,
-        };
-        match made {
-            Ok(segment) => {
-                let base = segment.base.0 as u64;
-                self.segments.write().insert(base, segment);
-                self.shared.add_segment(base, (size / PAGE_BYTES) as u32);
-                Ok(())
-            }
-            Err(error) => {
-                self.budget.refund(size);
-                Err(Problem::Driver(error))
             }
         }
     }
@@ -331,82 +281,11 @@ impl Core {
         Ok(())
     }
 
-    /// Gives idle segments back until at most so many bytes are page-locked. This thread's cache
-    /// goes back at once, those of others when they next use the pool.
-    pub(crate) fn trim(self: &Arc<Self>, target_bytes: u64) {
-        self.flushes.fetch_add(1, Ordering::Relaxed);
-        let _ = local::with(self, |_| ());
-        self.shrink(|pinned_bytes| pinned_bytes > target_bytes);
-    }
-
-    /// Gives back what has been idle for long. Looks at most every so often.
-    pub(crate) fn decay(&self) {
-        let now = Instant::now();
-        let now_ms = now.duration_since(self.began).as_millis() as u64;
-        let due_ms = self.next_decay_ms.load(Ordering::Relaxed);
-        let next_ms = now_ms + (self.idle_after / DECAY_LOOKS).as_millis() as u64;
-        let claim = (Ordering::Relaxed, Ordering::Relaxed);
-        if now_ms < due_ms
-            || (self.next_decay_ms)
-                .compare_exchange(due_ms, next_ms, claim.0, claim.1)
-                .is_err()
-        {
-            return;
-        }
-        let long_idle: Vec<u64> = {
-            let Some(mut idle) = self.idle.try_lock() else {
-                return;
-            };
-            let segments = self.shared.idle_segments();
-            idle.retain(|base, _| segments.iter().any(|(b, _)| b == base));
-            for (base, _) in segments {
-                idle.entry(base).or_insert(now);
-            }
-            let old = |since: &Instant| now.duration_since(*since) >= self.idle_after;
-            idle.iter()
-                .filter(|(_, s)| old(s))
-                .map(|(b, _)| *b)
-                .collect()
-        };
-        for base in long_idle {
-            self.remove(base);
-        }
-    }
-
-    /// Gives idle segments back for as long as `go_on` says so of the page-locked bytes. Returns
-    /// how many.
-    fn shrink(&self, go_on: impl Fn(u64) -> bool) -> usize {
-        let mut gone = 0;
-        for (base, _) in self.shared.idle_segments() {
-            if !go_on(self.budget.reserved_and_peak_bytes().0) {
-                break;
-            }
-            gone += usize::from(self.remove(base));
-        }
-        gone
-    }
-
-    /// Gives one segment back, where it is idle.
-    fn remove(&self, base: u64) -> bool {
-        if self.shared.remove_segment(base).is_none() {
-            return false;
-        }
-        let Some(segment) = self.segments.write().remove(&base) else {
-            return false;
-        };
-        let bytes = segment.bytes;
-        match self.maker.unmake(segment) {
-            Ok(()) => self.budget.refund(bytes),
-            // Page-locked for ever, so it stays in the budget for ever.
-            Err(kept) => {
-                self.quarantined_bytes.fetch_add(kept, Ordering::Relaxed);
-            }
-        }
-        true
-    }
-
     /// Where a device sees an address of the pool's.
     pub(crate) fn device_addr(&self, device: DeviceId, addr: u64) -> DeviceAddr {
+        if !self.is_split.load(Ordering::Acquire) {
+            return DeviceAddr(addr);
+        }
         let segments = self.segments.read();
         let segment = segments.range(..=addr).next_back().map(|(_, s)| s);
         let base = segment.and_then(|s| {
@@ -450,28 +329,11 @@ impl Drop for Core {
     }
 }
 
-/// Why a pool cannot grow.
-enum Problem {
-    Budget(OverBudget),
-    Driver(DriverError),
-}
-
-impl OverBudget {
-    fn refusal(self, why: &str) -> Refusal {
-        Refusal::Pool(format!(
-            "{} allows {} of the {} more that are needed ({why})",
-            self.limit,
-            crate::Bytes(self.left_bytes),
-            crate::Bytes(self.bytes),
-        ))
-    }
-}
-
 fn outrun() -> Refusal {
     Refusal::Pool("other threads took all memory that was added; ask again".to_owned())
 }
 
-fn no_such_size(bytes: u64) -> DriverError {
+pub(super) fn no_such_size(bytes: u64) -> DriverError {
     let what = format!("no address space holds {bytes} bytes");
     DriverError::with_detail(ErrorCode::OutOfMemory, "mmap", what)
 }

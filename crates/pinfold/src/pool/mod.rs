@@ -3,13 +3,14 @@
 //! Getting page-locked memory from the driver costs half a millisecond and more. A [`Pool`] gets it
 //! in large segments, gives parts of them out in nanoseconds, and gives idle segments back.
 //!
-//! [`options`] how far it may grow · `core` requests, growth, shrinking · `local` the caches of
-//! threads · `segments` and `prefault` where memory comes from · `budget` how much there may be ·
-//! `stats` the books. Which bytes are whose is arithmetic, and in a crate of its own:
+//! [`options`] how far it may grow · `core` requests · `growth` growing and shrinking · `local` the
+//! caches of threads · `segments` and `prefault` where memory comes from · `budget` how much there
+//! may be · `stats` the books. Which bytes are whose is arithmetic, and in a crate of its own:
 //! `pinfold-pool`.
 
 mod budget;
 pub(crate) mod core;
+mod growth;
 mod local;
 pub mod options;
 mod prefault;

@@ -330,6 +330,17 @@ fn a_full_pool_waits_for_memory_that_comes_back_and_no_longer_than_it_may() {
 }
 
 #[test]
+fn what_a_thread_keeps_for_itself_does_not_fill_a_pool() {
+    let machine = Machine::new(options(), Policy::Eager);
+    let pool = pool_with(&machine, &limited(8 << 20));
+    let small: Vec<_> = (0..1500).map(|_| pool.take(4096).unwrap()).collect();
+    drop(small);
+    // Nothing is in use, so all of the budget is there.
+    drop(pool.take(8 << 20).unwrap());
+    assert_eq!(pool.stats().blocks, 0);
+}
+
+#[test]
 fn a_full_pool_waits_for_buffers_in_flight() {
     let machine = Machine::new(options(), Policy::Lazy);
     let device = machine.device(0);
