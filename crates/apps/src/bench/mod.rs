@@ -91,11 +91,17 @@ impl BenchReport {
 
     /// Notes how many times larger one row's value is than another's.
     pub(crate) fn ratio(&mut self, what: &str, over: &str, under: &str) {
-        if let (Some(over), Some(under)) = (self.value(over), self.value(under))
-            && under > 0.0
-        {
-            self.findings
-                .push(Fact::new(what, format!("{:.1}×", over / under)));
+        let row = |name: &str| self.rows.iter().find(|row| row.name == name);
+        let (Some(over), Some(under)) = (row(over), row(under)) else {
+            return;
+        };
+        if under.value > 0.0 {
+            let word = match over.simulated || under.simulated {
+                true => " (simulated)",
+                false => "",
+            };
+            let text = format!("{:.1}×{word}", over.value / under.value);
+            self.findings.push(Fact::new(what, text));
         }
     }
 }
