@@ -29,8 +29,9 @@
 //! # Rooms
 //!
 //! [`platform`] which backend, which devices · [`device`], [`stream`], [`event`] · [`buffer`] the
-//! typed buffers and what "in flight" means · [`memory`] from a use to memory, with the reason ·
-//! [`launch`] your own kernels · [`kernels`] the built-in ones · [`measure`] what this machine's
+//! typed buffers and what "in flight" means, [`misuse`] what does not compile · [`memory`] from a
+//! use to memory, with the reason · [`pool`] page-locked memory in nanoseconds · [`launch`] your
+//! own kernels · [`kernels`] the built-in ones · [`measure`] what this machine's
 //! memory does · [`probe`] what this machine is · [`error`] what can go wrong, and what to do.
 
 pub mod buffer;

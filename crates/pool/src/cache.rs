@@ -42,14 +42,6 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Bytes of all slots in the cache.
-    pub fn bytes(&self) -> u64 {
-        let stacks = Class::all().zip(&self.stacks);
-        stacks
-            .map(|(class, s)| s.len() as u64 * class.bytes())
-            .sum()
-    }
-
     /// A slot of the cache's own.
     #[inline]
     pub fn pop(&mut self, class: Class) -> Option<u64> {

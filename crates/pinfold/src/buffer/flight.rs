@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 /// A host buffer that was handed to a device. The host gets it back by [`wait`](Self::wait).
 ///
 /// A handle can be handed on: to a copy on another stream or device, or to any number of kernels.
-/// pinfold orders them. Dropping it frees the memory once the device is done; leaking it leaks the
-/// memory; neither lets the device touch memory that is used for something else.
+/// pinfold orders them. Dropping it frees the memory some time after the device is done
+/// ([`Memory::collect`](crate::Memory::collect) says when); leaking it leaks the memory; neither
+/// lets the device touch memory that is used for something else.
 #[must_use = "the device has the buffer: wait for it, or drop it on purpose"]
 pub struct InFlight<B: HostBuffer> {
     buffer: B,

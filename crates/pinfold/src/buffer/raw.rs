@@ -43,10 +43,10 @@ impl<T: Element> HostElements<T> {
         let Some(host) = self.block.host().filter(|_| self.len > 0) else {
             return &[];
         };
-        // SAFETY: the block is page-aligned memory (or the caller's own slice of `T`) of `len`
-        // elements, initialised from the start; any bit pattern is a valid `T`; it lives as long as
-        // `self`. No device writes it: the buffer is not in flight. References by others cannot be:
-        // the block has one buffer, and that is borrowed.
+        // SAFETY: the block is memory aligned for any element (or the caller's own slice of `T`)
+        // of `len` elements, initialised from the start; any bit pattern is a valid `T`; it lives
+        // as long as `self`. No device writes it: the buffer is not in flight. References by
+        // others cannot be: the block has one buffer, and that is borrowed.
         unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(host.0), self.len) }
     }
 
@@ -118,8 +118,8 @@ impl SharedWords {
     fn word(&self, word: usize) -> Option<&AtomicU64> {
         let host = self.block.host().filter(|_| word < Self::WORDS)?;
         let start: *mut u64 = std::ptr::with_exposed_provenance_mut(host.0);
-        // SAFETY: the word lies in page-aligned memory that lives as long as `self`, and which host
-        // code reaches only through this function, so only by atomic accesses.
+        // SAFETY: the word lies in memory aligned for it that lives as long as `self`, and which
+        // host code reaches only through this function, so only by atomic accesses.
         Some(unsafe { AtomicU64::from_ptr(start.add(word)) })
     }
 }

@@ -1,10 +1,11 @@
 //! The memory manager: from what memory is for, to memory.
 //!
 //! A request travels like this: [`Memory`] takes the use and the rules → [`decide`] picks a kind
-//! and says why → [`ladder`] asks the [`source`] for it, and steps down when that
-//! fails → the result is a [`Block`] with its [`Placement`], which a typed
-//! buffer wraps. When the buffer goes away, the block waits in [`retire`] for the device, then
-//! goes back to the source. A pool is another source: nothing else has to change for it.
+//! and says why → what the [`source`] has at hand is taken; else [`ladder`] asks it for more, and
+//! steps down when that fails → the result is a [`Block`] with its [`Placement`], which a typed
+//! buffer wraps. When the buffer goes away, the block waits in [`retire`] for the device, then goes
+//! back to the source. [`pooled`] is the source that is used; [`plain`] serves what a pool does not
+//! hold, and those who want none.
 
 pub(crate) mod block;
 mod decide;
@@ -330,11 +331,12 @@ impl Memory {
         register::scoped(&self.inner, slice, scope, Location::caller())
     }
 
-    /// Takes back the memory of dropped buffers that the device has finished with. Also happens at
-    /// every allocation.
+    /// Takes back the memory of dropped buffers that the device has finished with. Also happens
+    /// whenever memory is asked for that is not at hand, and after every so many buffers or bytes
+    /// that were dropped in flight.
     ///
     /// # Errors
-    /// [`Error::Driver`] where a device is lost; nothing is freed early.
+    /// [`Error::Driver`] where a device is lost, or the driver cannot tell; nothing is freed early.
     pub fn collect(&self) -> Result<()> {
         self.inner.collect()
     }
