@@ -39,26 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_MAX) check_u64(
             first = i < first ? i : first;
         }
     }
-    count = block_reduce<Sum>(count, 0ull);
-    first = block_reduce<Min>(first, n);
-    if (threadIdx.x == 0) {
-        partial[blockIdx.x] = count;
-        partial[(unsigned long long)gridDim.x + blockIdx.x] = first;
-    }
-    if (!last_block(ticket)) {
-        return;
-    }
-    count = 0;
-    first = n;
-    for (unsigned int i = threadIdx.x; i < gridDim.x; i += blockDim.x) {
-        count += __ldcg(partial + i);
-        first = Min::join(first, __ldcg(partial + gridDim.x + i));
-    }
-    count = block_reduce<Sum>(count, 0ull);
-    first = block_reduce<Min>(first, n);
-    if (threadIdx.x == 0) {
-        publish(cell, (double)count, (double)first, sequence);
-    }
+    finish_found(count, first, n, partial, ticket, cell, sequence);
 }
 
 template <bool ALIGNED>

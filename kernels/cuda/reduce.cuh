@@ -97,6 +97,35 @@ __device__ __forceinline__ void publish(
     asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(&cell->sequence), "l"(sequence) : "memory");
 }
 
+// What every thread of the grid found: how many, and the place of the first, or `none`. Publishes
+// the sum and the least. `partial` has room for 2 * blocks words: all blocks' counts, then all
+// blocks' first places.
+__device__ __forceinline__ void finish_found(
+    unsigned long long count, unsigned long long first, unsigned long long none,
+    unsigned long long* partial, unsigned int* ticket, Cell* cell, unsigned long long sequence
+) {
+    count = block_reduce<Sum>(count, 0ull);
+    first = block_reduce<Min>(first, none);
+    if (threadIdx.x == 0) {
+        partial[blockIdx.x] = count;
+        partial[(unsigned long long)gridDim.x + blockIdx.x] = first;
+    }
+    if (!last_block(ticket)) {
+        return;
+    }
+    count = 0;
+    first = none;
+    for (unsigned int i = threadIdx.x; i < gridDim.x; i += blockDim.x) {
+        count += __ldcg(partial + i);  // from L2: another multiprocessor wrote it
+        first = Min::join(first, __ldcg(partial + gridDim.x + i));
+    }
+    count = block_reduce<Sum>(count, 0ull);
+    first = block_reduce<Min>(first, none);
+    if (threadIdx.x == 0) {
+        publish(cell, (double)count, (double)first, sequence);
+    }
+}
+
 // Adds up N (1 or 2) values of every thread of the grid and publishes them. `partial` has room for
 // N * blocks doubles: all blocks' first sums, then all blocks' second sums.
 template <int N>

@@ -18,6 +18,7 @@
 //! | `quad.cuh` | [`quad`] | floats read four at a time |
 //! | `dot.cu` | [`dot`] | dot product of two float vectors |
 //! | `cg.cu` | [`cg`] | conjugate gradients with a Jacobi preconditioner |
+//! | `gather.cu` | [`gather`] | scattered rows and pieces, and their order by address |
 //! | `memory.cu` | [`memory`] | fill, check, read in place, hold a stream |
 //!
 //! The PTX in `kernels/ptx` is made by `kernels/make-ptx` and committed: to use a kernel, a
@@ -84,6 +85,7 @@
 
 pub mod cg;
 pub mod dot;
+pub mod gather;
 pub mod memory;
 pub mod quad;
 pub mod reduce;

@@ -1,12 +1,12 @@
 //! What every image promises: PTX and twins that fit together, and arithmetic that a twin can
 //! repeat.
 
-use crate::{cg, dot, memory, reduce::THREADS_MAX};
+use crate::{cg, dot, gather, memory, reduce::THREADS_MAX};
 use pinfold_hal::ModuleImage;
 use std::collections::BTreeMap;
 
-fn images() -> [ModuleImage; 3] {
-    [dot::image(), cg::image(), memory::image()]
+fn images() -> [ModuleImage; 4] {
+    [dot::image(), cg::image(), gather::image(), memory::image()]
 }
 
 /// Number of parameters of each kernel in the PTX.

@@ -3,6 +3,7 @@
 
 mod cg;
 mod dot;
+mod gather;
 mod images;
 mod memory;
 
