@@ -3,6 +3,9 @@
 use crate::cpu::CpuList;
 use crate::source::{Source, kib_in_bytes};
 use serde::Serialize;
+use std::path::Path;
+
+const FOLDER: &str = "/sys/devices/system/node";
 
 /// One node (`/sys/devices/system/node`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,6 +23,18 @@ pub struct NumaNode {
 }
 
 impl NumaNode {
+    /// The nodes of the machine that this process runs on, by ascending number; none where the
+    /// kernel does not tell. Reads much less than [`Machine::read`](crate::Machine::read).
+    pub fn read_all() -> Vec<Self> {
+        read(&Source::new(Path::new("/")))
+    }
+
+    /// Memory of a node of this machine that is to be had now: what nothing uses, and copies of
+    /// files that the kernel can drop. `None` where that cannot be read.
+    pub fn available_bytes(id: u32) -> Option<u64> {
+        available(&Source::new(Path::new("/")), id)
+    }
+
     /// True for a node that has memory, as far as is known.
     pub fn has_memory(&self) -> bool {
         self.total_bytes.is_some_and(|bytes| bytes > 0)
@@ -33,7 +48,6 @@ impl NumaNode {
 
 /// The nodes, by ascending number.
 pub(crate) fn read(source: &Source) -> Vec<NumaNode> {
-    const FOLDER: &str = "/sys/devices/system/node";
     source
         .numbered(FOLDER, "node", "")
         .into_iter()
@@ -52,10 +66,36 @@ pub(crate) fn read(source: &Source) -> Vec<NumaNode> {
         .collect()
 }
 
+fn available(source: &Source, id: u32) -> Option<u64> {
+    let meminfo = source.text(&format!("{FOLDER}/node{id}/meminfo"))?;
+    let keys = ["MemFree:", " Active(file):", " Inactive(file):"];
+    keys.into_iter().map(|key| node_bytes(&meminfo, key)).sum()
+}
+
 /// A size from lines such as `Node 0 MemTotal: 123 kB`.
 fn node_bytes(meminfo: &str, key: &str) -> Option<u64> {
     meminfo.lines().find_map(|line| {
         let (_, rest) = line.split_once(key)?;
         kib_in_bytes(rest)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_node_has_to_give_is_what_is_free_and_what_files_left_there() {
+        let root = std::env::temp_dir().join(format!("pinfold-numa-{}", std::process::id()));
+        let folder = root.join(FOLDER.trim_start_matches('/')).join("node1");
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = "Node 1 MemTotal: 900 kB\nNode 1 MemFree: 100 kB\nNode 1 Active: 800 kB\n\
+                    Node 1 Active(anon): 50 kB\nNode 1 Active(file): 20 kB\n\
+                    Node 1 Inactive(file): 3 kB\n";
+        std::fs::write(folder.join("meminfo"), text).unwrap();
+        let source = Source::new(&root);
+        assert_eq!(available(&source, 1), Some(123 * 1024));
+        assert_eq!(available(&source, 0), None);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 }

@@ -46,6 +46,19 @@ pub enum Error {
         /// What stands in the way.
         problem: String,
     },
+    /// A reservation in the background that ended before all of it was there.
+    #[error(
+        "the reservation ended with {} of {} page-locked: {why}; ask for the rest again",
+        Bytes(*ready_bytes), Bytes(*total_bytes)
+    )]
+    ReservationEnded {
+        /// What is there, and stays in the pool.
+        ready_bytes: u64,
+        /// What was asked for.
+        total_bytes: u64,
+        /// What ended it.
+        why: &'static str,
+    },
     /// Device memory could not be had.
     #[error(
         "{device} has no room for {} of device memory ({} of {} free), asked for at {site}; free \
@@ -177,6 +190,37 @@ pub enum Error {
         /// What the stream looked like.
         diagnosis: String,
     },
+    /// A transfer that was stopped before it was done.
+    #[error(
+        "the transfer was cancelled after {} of {}", Bytes(*done_bytes), Bytes(*total_bytes)
+    )]
+    Cancelled {
+        /// Bytes that had arrived.
+        done_bytes: u64,
+        /// Bytes in all.
+        total_bytes: u64,
+    },
+    /// Threads that cannot be had, or cannot work.
+    #[error(
+        "{count} threads to move data with: {problem}; ask for fewer in `EngineOptions`, or raise \
+         the limit of threads (`ulimit -u`, the control group's `pids.max`)"
+    )]
+    Threads {
+        /// How many were wanted.
+        count: usize,
+        /// What is in the way.
+        problem: String,
+    },
+    /// A file that cannot be streamed.
+    #[error("{path}: {problem} at byte {offset_bytes}")]
+    File {
+        /// The file.
+        path: String,
+        /// Where in it.
+        offset_bytes: u64,
+        /// What the system says.
+        problem: String,
+    },
     /// A kernel launch that cannot be.
     #[error("kernel `{kernel}`: {problem}")]
     Launch {
@@ -254,6 +298,15 @@ impl From<Refusal> for Error {
             Refusal::Pool(problem) => Error::PoolFull { problem },
             Refusal::Driver(error) => Error::driver("getting page-locked memory")(error),
         }
+    }
+}
+
+/// # Errors
+/// [`Error::Length`] where the two differ.
+pub(crate) fn same_length(what: &'static str, got: usize, want: usize) -> Result<()> {
+    match got == want {
+        true => Ok(()),
+        false => Err(Error::Length { what, got, want }),
     }
 }
 

@@ -2,14 +2,15 @@
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::pool::numa::{Nodes, of_host};
 use crate::registry::Registry;
-use pinfold_hal::{BackendInfo, DeviceId, Driver};
+use pinfold_hal::{BackendInfo, DeviceId, Driver, DriverError};
 use pinfold_hal_cuda::Cuda;
 use pinfold_hal_sim::{Sim, SimOptions};
 use pinfold_model::Profile;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A backend with its devices. Cheap to clone. Makes no context and pins nothing.
 #[derive(Clone)]
@@ -20,6 +21,22 @@ pub struct Platform {
 pub(crate) struct PlatformInner {
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) registry: Registry,
+    /// The NUMA nodes of the host, once asked for.
+    nodes: OnceLock<Arc<dyn Nodes>>,
+}
+
+impl PlatformInner {
+    /// The NUMA nodes of the host.
+    ///
+    /// # Errors
+    /// Where the driver cannot tell which devices there are.
+    pub(crate) fn nodes(&self) -> Result<&dyn Nodes, DriverError> {
+        if let Some(nodes) = self.nodes.get() {
+            return Ok(&**nodes);
+        }
+        let read = of_host(&*self.driver)?;
+        Ok(&**self.nodes.get_or_init(|| read))
+    }
 }
 
 impl Platform {
@@ -41,10 +58,21 @@ impl Platform {
 
     /// Any backend: a simulator with options of its own, or a decorated one.
     pub fn with_driver(driver: Arc<dyn Driver>) -> Self {
+        Self::of(driver, OnceLock::new())
+    }
+
+    /// A backend on a host with these NUMA nodes: to see what becomes of a program on a machine
+    /// that is not at hand.
+    pub fn with_nodes(driver: Arc<dyn Driver>, nodes: Arc<dyn Nodes>) -> Self {
+        Self::of(driver, OnceLock::from(nodes))
+    }
+
+    fn of(driver: Arc<dyn Driver>, nodes: OnceLock<Arc<dyn Nodes>>) -> Self {
         Platform {
             inner: Arc::new(PlatformInner {
                 driver,
                 registry: Registry::default(),
+                nodes,
             }),
         }
     }

@@ -1,14 +1,17 @@
 //! A block of memory in use: where it is, why it is there, and which streams use it.
 
+use super::retire::RetiredBlock;
 use super::source::RawBlock;
 use super::{MemoryInner, Placement, register};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pool::CUT_BYTES;
 use crate::stream::order::{StreamOrder, UseLog};
+use crate::track::books::Entry;
 use parking_lot::Mutex;
 use pinfold_hal::{DeviceAddr, HostAddr};
 use smallvec::SmallVec;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,6 +20,8 @@ pub(crate) struct Block {
     memory: Arc<MemoryInner>,
     placement: Placement,
     raw: RawBlock,
+    /// What the table of live blocks knows it by.
+    number: Option<NonZeroU64>,
     /// True once the memory was given back.
     closed: AtomicBool,
     uses: Mutex<UseLog>,
@@ -24,14 +29,23 @@ pub(crate) struct Block {
 
 impl Block {
     pub(crate) fn new(memory: Arc<MemoryInner>, raw: RawBlock, placement: Placement) -> Arc<Self> {
-        memory.counters.taken(&raw);
-        Arc::new(Block {
-            memory,
-            placement,
-            raw,
-            closed: AtomicBool::new(false),
-            uses: Mutex::default(),
-        })
+        let entry = entry(&raw, &placement);
+        memory.books.taken(&entry);
+        let number = memory.live.remember(&entry);
+        // Made in place: a block is a few cache lines, and moving it costs more than making it.
+        let mut block = Arc::<Block>::new_uninit();
+        if let Some(place) = Arc::get_mut(&mut block) {
+            place.write(Block {
+                memory,
+                placement,
+                raw,
+                number,
+                closed: AtomicBool::new(false),
+                uses: Mutex::default(),
+            });
+        }
+        // SAFETY: nobody else has the new place yet, so that it was written in the lines above.
+        unsafe { block.assume_init() }
     }
 
     pub(crate) fn placement(&self) -> &Placement {
@@ -167,17 +181,24 @@ impl Block {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        self.memory.counters.given_back(&self.raw);
+        self.given_back();
         match self.raw.host {
             Some(host) => register::unregister(self.first_device(), host, None).map(drop),
             None => Ok(()),
         }
     }
 
+    fn given_back(&self) {
+        self.memory.live.forget(self.number);
+        self.memory
+            .books
+            .given_back(&entry(&self.raw, &self.placement));
+    }
+
     /// Takes the memory out of a block that no device uses, for a caller who gives it back himself.
     pub(crate) fn take(mut self) -> RawBlock {
         self.closed.store(true, Ordering::Release);
-        self.memory.counters.given_back(&self.raw);
+        self.given_back();
         let empty = RawBlock::empty(self.raw.kind);
         std::mem::replace(&mut self.raw, empty)
     }
@@ -186,11 +207,27 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         if !*self.closed.get_mut() {
-            let raw = std::mem::replace(&mut self.raw, RawBlock::empty(self.placement.kind()));
-            let log = std::mem::take(self.uses.get_mut());
-            self.memory
-                .retired
-                .retire(raw, log, &*self.memory.source, &self.memory.counters);
+            let site = self.placement.site();
+            self.memory.live.forget(self.number);
+            if self.uses.get_mut().is_known_gone() {
+                self.memory.release(&mut self.raw, site);
+                return;
+            }
+            let empty = RawBlock::empty(self.raw.kind);
+            self.memory.retire(RetiredBlock {
+                raw: std::mem::replace(&mut self.raw, empty),
+                uses: std::mem::take(self.uses.get_mut()),
+                site,
+            });
         }
+    }
+}
+
+fn entry(raw: &RawBlock, placement: &Placement) -> Entry {
+    Entry {
+        site: placement.site(),
+        kind: raw.kind,
+        bytes: raw.bytes,
+        held_bytes: raw.held_bytes,
     }
 }

@@ -2,8 +2,12 @@
 
 use super::{Reason, ReasonCode};
 use crate::device::Device;
+use parking_lot::RwLock;
 use pinfold_model::MemoryKind;
 use serde::Serialize;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -82,6 +86,66 @@ pub(crate) struct Decisions {
     upload: Decision,
     upload_in_place: Decision,
     integrated: bool,
+}
+
+/// Where requests ask for a decision. Each thread keeps the decisions that it used last, so that
+/// asking costs neither a lock nor a cache line that threads share.
+pub(crate) struct Desk {
+    /// No two sets of decisions in the process have the same.
+    version: AtomicU64,
+    decisions: RwLock<Arc<Decisions>>,
+}
+
+thread_local! {
+    static LAST: RefCell<(u64, Option<Arc<Decisions>>)> = const { RefCell::new((0, None)) };
+}
+
+impl Desk {
+    pub(crate) fn new(decisions: Decisions) -> Self {
+        Desk {
+            version: AtomicU64::new(new_version()),
+            decisions: RwLock::new(Arc::new(decisions)),
+        }
+    }
+
+    /// Decides by other decisions from now on.
+    pub(crate) fn set(&self, decisions: Decisions) {
+        let mut now = self.decisions.write();
+        *now = Arc::new(decisions);
+        self.version.store(new_version(), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn decide(&self, usage: Use, asked: Option<MemoryKind>) -> Decision {
+        let version = self.version.load(Ordering::Acquire);
+        let by_last = LAST.try_with(|last| {
+            let last = last.try_borrow().ok()?;
+            let decisions = last.1.as_ref().filter(|_| last.0 == version)?;
+            Some(decisions.decide(usage, asked))
+        });
+        match by_last {
+            Ok(Some(decision)) => decision,
+            _ => self.decide_anew(version, usage, asked),
+        }
+    }
+
+    #[cold]
+    fn decide_anew(&self, version: u64, usage: Use, asked: Option<MemoryKind>) -> Decision {
+        let decisions = self.decisions.read().clone();
+        let decision = decisions.decide(usage, asked);
+        // The version was read first: newer decisions are at worst asked for once more.
+        let _ = LAST.try_with(|last| {
+            if let Ok(mut last) = last.try_borrow_mut() {
+                *last = (version, Some(decisions));
+            }
+        });
+        decision
+    }
+}
+
+fn new_version() -> u64 {
+    static VERSIONS: AtomicU64 = AtomicU64::new(1);
+    VERSIONS.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Decisions {

@@ -46,10 +46,10 @@ pub(super) fn acquire(
         if rules.strict && *rung != kind {
             break;
         }
-        match fresh(memory, *rung, bytes) {
+        match fresh(memory, *rung, rules.near, bytes) {
             Ok(raw) => {
                 if !tried.is_empty() {
-                    memory.counters.stepped_down();
+                    memory.books.stepped_down();
                 }
                 return Ok((raw, placed(*rung).with_ladder(tried)));
             }
@@ -78,13 +78,18 @@ pub(super) fn acquire(
 }
 
 /// Memory from whatever the source has, once what the device is done with came back.
-fn fresh(memory: &MemoryInner, kind: MemoryKind, bytes: u64) -> Result<RawBlock, Refusal> {
+fn fresh(
+    memory: &MemoryInner,
+    kind: MemoryKind,
+    near: u32,
+    bytes: u64,
+) -> Result<RawBlock, Refusal> {
     // A device that is lost is no reason to refuse memory of another one.
     let reclaim = || drop(memory.collect());
     reclaim();
-    match memory.source.acquire_cached(kind, bytes) {
+    match memory.source.acquire_cached(kind, near, bytes) {
         Some(raw) => Ok(raw),
-        None => memory.source.acquire_host(kind, bytes, &reclaim),
+        None => memory.source.acquire_host(kind, near, bytes, &reclaim),
     }
 }
 

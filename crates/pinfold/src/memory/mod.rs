@@ -16,11 +16,9 @@ mod pooled;
 pub(crate) mod register;
 mod retire;
 pub(crate) mod source;
-mod stats;
 
 pub use decide::{Measured, Use};
 pub use placement::{LadderStep, Placement, Reason, ReasonCode};
-pub use stats::{KindStats, MemoryStats};
 
 use crate::buffer::{
     DeviceBuffer, DownloadBuffer, ExchangeBuffer, HostRange, RegisteredBuffer, ScalarCell,
@@ -30,13 +28,15 @@ use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Refused, Result};
 use crate::pool::{PoolOptions, PoolStats};
+use crate::track::books::Books;
+use crate::track::live::Live;
+use crate::track::{MemoryReport, MemoryStats, Tracking, leaks};
 use block::Block;
-use decide::Decisions;
-use parking_lot::{Mutex, RwLock};
+use decide::{Decisions, Desk};
+use parking_lot::Mutex;
 use pinfold_model::MemoryKind;
 use retire::Retired;
 use source::BlockSource;
-use stats::Counters;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -68,9 +68,10 @@ pub(crate) struct MemoryInner {
     devices: Vec<Device>,
     source: Box<dyn BlockSource>,
     retired: Retired,
-    counters: Counters,
+    books: Arc<Books>,
+    live: Live,
     measured: Mutex<Option<Arc<Measured>>>,
-    decisions: RwLock<Decisions>,
+    desk: Desk,
 }
 
 /// How a request may be served.
@@ -78,6 +79,8 @@ pub(crate) struct MemoryInner {
 struct Rules {
     strict: bool,
     kind: Option<MemoryKind>,
+    /// The number of the pools that serve it.
+    near: u32,
 }
 
 /// Every block begins on a multiple of this; elements may not ask for more.
@@ -120,14 +123,17 @@ impl Memory {
     fn with_source(devices: Vec<Device>, source: Box<dyn BlockSource>) -> Self {
         let inner = MemoryInner {
             source,
-            decisions: RwLock::new(Decisions::new(&devices, None)),
+            desk: Desk::new(Decisions::new(&devices, None)),
             devices,
             retired: Retired::default(),
-            counters: Counters::default(),
+            books: Books::new(),
+            live: Live::default(),
             measured: Mutex::new(None),
         };
+        let inner = Arc::new(inner);
+        leaks::enter(&inner);
         Memory {
-            inner: Arc::new(inner),
+            inner,
             rules: Rules::default(),
         }
     }
@@ -157,6 +163,16 @@ impl Memory {
         }
     }
 
+    fn check_mine(&self, device: &Device) -> Result<()> {
+        if self.inner.devices.contains(device) {
+            return Ok(());
+        }
+        Err(Error::UnknownDevice {
+            index: device.index(),
+            count: self.inner.devices.len() as u32,
+        })
+    }
+
     /// The same memory, but kinds are chosen again.
     fn without_kind(&self) -> Self {
         Memory {
@@ -171,7 +187,8 @@ impl Memory {
     /// Tells the manager what was measured on this machine. Without it, nothing that pays only on
     /// some machines is ever chosen.
     pub fn set_measured(&self, measured: Measured) {
-        *self.inner.decisions.write() = Decisions::new(&self.inner.devices, Some(&measured));
+        let decisions = Decisions::new(&self.inner.devices, Some(&measured));
+        self.inner.desk.set(decisions);
         *self.inner.measured.lock() = Some(Arc::new(measured));
     }
 
@@ -281,13 +298,7 @@ impl Memory {
         elements: usize,
     ) -> Result<DeviceBuffer<T>> {
         let site = Location::caller();
-        if !self.inner.devices.contains(device) {
-            let count = self.inner.devices.len() as u32;
-            return Err(Error::UnknownDevice {
-                index: device.index(),
-                count,
-            });
-        }
+        self.check_mine(device)?;
         let bytes = bytes_of::<T>(elements)?;
         // What fails here is told by whoever asks that device.
         let _ = self.collect();
@@ -352,14 +363,26 @@ impl Memory {
         Ok(())
     }
 
-    /// The books of the pools of cached and of write-combined memory; `None` without pools.
+    /// The books of the pools of cached and of write-combined memory on the first device's NUMA
+    /// node, or on that of the device that it is [`near`](Self::near); `None` without pools.
     pub fn pool_stats(&self) -> Option<[PoolStats; 2]> {
-        self.inner.source.pool_stats()
+        self.inner.source.pool_stats(self.rules.near)
     }
 
     /// Bytes and counts by kind, exact at this moment.
     pub fn stats(&self) -> MemoryStats {
-        self.inner.counters.snapshot(self.inner.retired.bytes())
+        self.inner.stats()
+    }
+
+    /// All that is known of this memory: by kind, by call site, and block by block where blocks
+    /// are [tracked](Self::set_tracking).
+    pub fn report(&self) -> MemoryReport {
+        self.inner.report()
+    }
+
+    /// How much is remembered of each block from now on; call sites always are.
+    pub fn set_tracking(&self, tracking: Tracking) {
+        self.inner.live.set(tracking);
     }
 
     #[track_caller]
@@ -369,9 +392,10 @@ impl Memory {
         if let Some(kind) = self.rules.kind.filter(|kind| !usage.allows(*kind)) {
             return Err(Error::KindNotAllowed { kind, usage });
         }
-        let decision = self.inner.decisions.read().decide(usage, self.rules.kind);
+        let decision = self.inner.desk.decide(usage, self.rules.kind);
         if bytes > 0
-            && let Some(raw) = self.inner.source.acquire_cached(decision.kind, bytes)
+            && let Some(raw) =
+                (self.inner.source).acquire_cached(decision.kind, self.rules.near, bytes)
         {
             let placement = Placement::new(decision.kind, bytes, decision.reason, site);
             return Ok(Block::new(self.inner.clone(), raw, placement));
@@ -383,15 +407,36 @@ impl Memory {
 
 impl MemoryInner {
     fn collect(&self) -> Result<()> {
-        let outcome = self.retired.collect(&*self.source, &self.counters);
+        let outcome = self.collect_retired();
         self.source.tick();
         outcome
+    }
+
+    fn stats(&self) -> MemoryStats {
+        self.books.stats(self.retired.bytes())
+    }
+
+    pub(crate) fn report(&self) -> MemoryReport {
+        let (blocks, blocks_not_listed) = self.live.blocks();
+        let name = |d: &Device| d.info().name.clone();
+        MemoryReport {
+            devices: self.devices.iter().map(name).collect(),
+            simulated: self.devices.iter().any(Device::is_simulated),
+            stats: self.stats(),
+            sites: self.books.sites(),
+            blocks,
+            blocks_not_listed,
+            pools: (0..)
+                .map_while(|near| self.source.pool_stats(near))
+                .flatten()
+                .collect(),
+        }
     }
 }
 
 impl Drop for MemoryInner {
     fn drop(&mut self) {
-        self.retired.wait_for_all(&*self.source, &self.counters);
+        self.wait_for_retired();
     }
 }
 

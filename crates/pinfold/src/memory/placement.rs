@@ -1,5 +1,6 @@
 //! Where a buffer is, and why.
 
+use crate::track::report::site_text;
 use pinfold_model::MemoryKind;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -15,10 +16,6 @@ pub struct Placement {
     ladder: Vec<LadderStep>,
     #[serde(serialize_with = "site_text")]
     site: &'static Location<'static>,
-}
-
-fn site_text<S: Serializer>(site: &&'static Location<'static>, s: S) -> Result<S::Ok, S::Error> {
-    s.collect_str(site)
 }
 
 impl Placement {

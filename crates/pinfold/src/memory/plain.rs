@@ -55,7 +55,7 @@ impl PlainSource {
         } else {
             Ok(SmallVec::new())
         };
-        let block = RawBlock {
+        let mut block = RawBlock {
             origin: Origin::Driver,
             host: Some(host),
             device: SmallVec::new(),
@@ -68,7 +68,7 @@ impl PlainSource {
         match known {
             Ok(device) => Ok(RawBlock { device, ..block }),
             Err(error) => {
-                self.release(block);
+                self.release(&mut block);
                 Err(error)
             }
         }
@@ -79,6 +79,7 @@ impl BlockSource for PlainSource {
     fn acquire_host(
         &self,
         kind: MemoryKind,
+        _near: u32,
         bytes: u64,
         _reclaim: &dyn Fn(),
     ) -> Result<RawBlock, Refusal> {
@@ -135,7 +136,7 @@ impl BlockSource for PlainSource {
         })
     }
 
-    fn release(&self, block: RawBlock) -> bool {
+    fn release(&self, block: &mut RawBlock) -> bool {
         let device = self.first();
         match (&block.origin, block.host) {
             (Origin::System, Some(host)) => {
@@ -149,7 +150,7 @@ impl BlockSource for PlainSource {
             }
             (Origin::Registered, Some(host)) => {
                 // On failure the owner is kept for ever, which is all that can be done here.
-                super::register::unregister(device, host, block.keep).is_ok()
+                super::register::unregister(device, host, block.keep.take()).is_ok()
             }
             (Origin::Device(addr), _) => {
                 let id = block.device.first().map_or(device.id(), |(id, _)| *id);

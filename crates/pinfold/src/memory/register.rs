@@ -78,7 +78,7 @@ pub(super) fn scoped<T: Element, R>(
 
 /// Ends the process where the device may be using a slice whose borrow is about to end, and the
 /// driver refuses every wait: to go on would be to let the program race with the device.
-fn give_up(error: &Error) -> ! {
+pub(crate) fn give_up(error: &Error) -> ! {
     eprintln!(
         "pinfold: the driver refuses to wait for work on borrowed memory ({error}); ending the \
          process, since the memory cannot be given back"

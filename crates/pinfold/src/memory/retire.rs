@@ -1,66 +1,98 @@
 //! Blocks that nobody holds any more, but a device may still use.
 
-use super::source::{BlockSource, RawBlock};
-use super::stats::Counters;
+use super::MemoryInner;
+use super::source::RawBlock;
 use crate::error::Result;
 use crate::stream::order::{StreamOrder, UseLog};
+use crate::track::books::Entry;
 use parking_lot::Mutex;
+use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// How many blocks may be added, at the least, before the device is asked again.
-const COLLECT_EVERY: u32 = 128;
-
+const COLLECT_EVERY: usize = 128;
 /// So many bytes are worth a question, however few blocks they are.
 const COLLECT_EVERY_BYTES: u64 = 4 << 20;
 
-/// Blocks that wait for the device, each with the uses that it waits for. They are looked at in
-/// any order: a stream that is stuck holds up only its own blocks.
+/// A block that nobody holds, with the uses that it waits for.
+pub(crate) struct RetiredBlock {
+    pub(crate) raw: RawBlock,
+    pub(crate) uses: UseLog,
+    /// Who asked for it.
+    pub(crate) site: &'static Location<'static>,
+}
+
+/// Blocks that wait for the device. They are looked at in any order: a stream that is stuck holds
+/// up only its own blocks.
 ///
 /// Adding one asks the device nothing. Every so many blocks or bytes, and whenever memory
 /// is wanted that is not at hand, each stream that blocks wait for is asked once, whatever their
 /// number.
 #[derive(Default)]
 pub(crate) struct Retired {
-    waiting: Mutex<Vec<(RawBlock, UseLog)>>,
+    waiting: Mutex<Waiting>,
     /// An empty list with room.
-    spare: Mutex<Vec<(RawBlock, UseLog)>>,
-    bytes: AtomicU64,
-    added: AtomicU32,
-    added_bytes: AtomicU64,
+    spare: Mutex<Vec<RetiredBlock>>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    blocks: Vec<RetiredBlock>,
+    bytes: u64,
+    added: usize,
+    added_bytes: u64,
     /// How many may be added: half of what was left the last time, so that looking at many that
     /// are not done costs each of them little.
-    due: AtomicU32,
+    due: usize,
+}
+
+impl Waiting {
+    /// True where it is time to ask the device.
+    fn add(&mut self, block: RetiredBlock) -> bool {
+        let held_bytes = block.raw.held_bytes;
+        self.blocks.push(block);
+        self.bytes += held_bytes;
+        self.added += 1;
+        self.added_bytes += held_bytes;
+        self.added >= self.due.max(COLLECT_EVERY) || self.added_bytes >= COLLECT_EVERY_BYTES
+    }
+
+    fn put_back(&mut self, batch: &mut Vec<RetiredBlock>) {
+        self.bytes += bytes(batch);
+        if self.blocks.len() < batch.len() {
+            std::mem::swap(&mut self.blocks, batch);
+        }
+        self.blocks.append(batch);
+        self.due = self.blocks.len() / 2;
+    }
+}
+
+fn bytes(blocks: &[RetiredBlock]) -> u64 {
+    blocks.iter().map(|block| block.raw.held_bytes).sum()
 }
 
 impl Retired {
     /// Bytes that wait.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.waiting.lock().bytes
     }
 
-    /// Gives a block back, at once where no device uses it.
-    pub(crate) fn retire(
-        &self,
-        block: RawBlock,
-        uses: UseLog,
-        source: &dyn BlockSource,
-        counters: &Counters,
-    ) {
-        if uses.is_known_gone() {
-            release(block, source, counters);
-            return;
-        }
-        uses.unwant();
-        let held_bytes = block.held_bytes;
-        self.bytes.fetch_add(held_bytes, Ordering::Relaxed);
-        self.waiting.lock().push((block, uses));
-        let added = self.added.fetch_add(1, Ordering::Relaxed) + 1;
-        let due = self.due.load(Ordering::Relaxed).max(COLLECT_EVERY);
-        let before = self.added_bytes.fetch_add(held_bytes, Ordering::Relaxed);
-        if added >= due || before + held_bytes >= COLLECT_EVERY_BYTES {
+    fn take_all(&self) -> Vec<RetiredBlock> {
+        // Two lists take turns, so that neither has to grow again and again.
+        let spare = std::mem::take(&mut *self.spare.lock());
+        let mut waiting = self.waiting.lock();
+        (waiting.bytes, waiting.added, waiting.added_bytes) = (0, 0, 0);
+        std::mem::replace(&mut waiting.blocks, spare)
+    }
+}
+
+impl MemoryInner {
+    /// Takes a block that a device may still use, to release it later.
+    pub(super) fn retire(&self, block: RetiredBlock) {
+        block.uses.unwant();
+        if self.retired.waiting.lock().add(block) {
             // What fails here fails again where somebody can be told.
-            let _ = self.collect(source, counters);
+            let _ = self.collect_retired();
         }
     }
 
@@ -69,60 +101,55 @@ impl Retired {
     /// # Errors
     /// Where a device is lost, whose blocks are released too: it touches nothing any more; or where
     /// the driver cannot tell, whose blocks stay.
-    pub(crate) fn collect(&self, source: &dyn BlockSource, counters: &Counters) -> Result<()> {
-        if self.bytes() == 0 {
+    pub(super) fn collect_retired(&self) -> Result<()> {
+        let mut batch = self.retired.take_all();
+        if batch.is_empty() {
+            *self.retired.spare.lock() = batch;
             return Ok(());
         }
-        self.added.store(0, Ordering::Relaxed);
-        self.added_bytes.store(0, Ordering::Relaxed);
-        // Two lists take turns, so that neither has to grow again and again.
-        let spare = std::mem::take(&mut *self.spare.lock());
-        let mut batch = std::mem::replace(&mut *self.waiting.lock(), spare);
         let outcome = ask_each_stream(&batch);
-        let mut at = 0;
-        while at < batch.len() {
-            if !batch[at].1.is_known_gone() {
-                at += 1;
-                continue;
+        batch.retain_mut(|block| {
+            let waits = !block.uses.is_known_gone();
+            if !waits {
+                self.release(&mut block.raw, block.site);
             }
-            let (block, uses) = batch.swap_remove(at);
-            self.bytes.fetch_sub(block.held_bytes, Ordering::Relaxed);
-            release(block, source, counters);
-            drop(uses);
-        }
-        {
-            let mut waiting = self.waiting.lock();
-            if waiting.len() < batch.len() {
-                std::mem::swap(&mut *waiting, &mut batch);
-            }
-            waiting.append(&mut batch);
-            let half = u32::try_from(waiting.len() / 2).unwrap_or(u32::MAX);
-            self.due.store(half, Ordering::Relaxed);
-        }
-        *self.spare.lock() = batch;
+            waits
+        });
+        self.retired.waiting.lock().put_back(&mut batch);
+        *self.retired.spare.lock() = batch;
         outcome
     }
 
     /// Waits for the device and releases everything; a lost device touches nothing any more.
     /// What cannot be waited for is leaked.
-    pub(crate) fn wait_for_all(&self, source: &dyn BlockSource, counters: &Counters) {
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        for (block, uses) in waiting {
-            if uses.settle().is_err_and(|error| !error.device_is_lost()) {
-                std::mem::forget(block);
-                continue;
+    pub(super) fn wait_for_retired(&self) {
+        for mut block in self.retired.take_all() {
+            match block.uses.settle() {
+                Err(error) if !error.device_is_lost() => std::mem::forget(block),
+                _ => self.release(&mut block.raw, block.site),
             }
-            self.bytes.fetch_sub(block.held_bytes, Ordering::Relaxed);
-            release(block, source, counters);
+        }
+    }
+
+    /// Gives a block back that no device uses any more.
+    pub(super) fn release(&self, raw: &mut RawBlock, site: &'static Location<'static>) {
+        self.books.given_back(&Entry {
+            site,
+            kind: raw.kind,
+            bytes: raw.bytes,
+            held_bytes: raw.held_bytes,
+        });
+        if !self.source.release(raw) {
+            self.books.lost(raw.held_bytes);
         }
     }
 }
 
 /// Asks each stream that blocks wait for how far it is, and sees to it that later work of the
 /// stream does not prolong the wait.
-fn ask_each_stream(waiting: &[(RawBlock, UseLog)]) -> Result<()> {
+fn ask_each_stream(waiting: &[RetiredBlock]) -> Result<()> {
     let mut last: Vec<(&Arc<StreamOrder>, u64)> = Vec::new();
-    for (order, place) in waiting.iter().flat_map(|(_, uses)| uses.pending()) {
+    for (order, place) in waiting.iter().flat_map(|block| block.uses.pending()) {
         match last.iter_mut().find(|(o, _)| Arc::ptr_eq(o, order)) {
             Some((_, latest)) => *latest = place.max(*latest),
             None => last.push((order, place)),
@@ -139,12 +166,4 @@ fn ask_each_stream(waiting: &[(RawBlock, UseLog)]) -> Result<()> {
         outcome = outcome.and(asked);
     }
     outcome
-}
-
-fn release(block: RawBlock, source: &dyn BlockSource, counters: &Counters) {
-    counters.given_back(&block);
-    let held_bytes = block.held_bytes;
-    if !source.release(block) {
-        counters.lost(held_bytes);
-    }
 }

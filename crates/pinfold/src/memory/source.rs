@@ -1,8 +1,8 @@
 //! Where blocks come from: the door behind which an allocator, or later a pool, does its work.
 
 use crate::device::Device;
-use crate::error::Result;
-use crate::pool::PoolStats;
+use crate::error::{Error, Result};
+use crate::pool::{PoolStats, Reservation};
 use pinfold_hal::{DeviceAddr, DeviceId, DriverError, HostAddr};
 use pinfold_model::MemoryKind;
 use smallvec::SmallVec;
@@ -10,8 +10,13 @@ use std::panic::Location;
 
 /// A source of memory. No method is called while a lock of the memory manager is held.
 pub(crate) trait BlockSource: Send + Sync {
+    /// The number of the pools whose memory is near a device; 0 where there are no others.
+    fn near(&self, _device: &Device) -> u32 {
+        0
+    }
+
     /// Host memory of exactly this kind, with whatever it holds, aligned to 64 bytes. `bytes` >
-    /// 0.
+    /// 0. From the pools of that number, where there are any.
     ///
     /// # Errors
     /// The driver's, the system's or the pool's answer; nothing is left behind.
@@ -20,12 +25,13 @@ pub(crate) trait BlockSource: Send + Sync {
     fn acquire_host(
         &self,
         kind: MemoryKind,
+        near: u32,
         bytes: u64,
         reclaim: &dyn Fn(),
     ) -> Result<RawBlock, Refusal>;
 
     /// The same, where it can be had at once without asking anybody.
-    fn acquire_cached(&self, _kind: MemoryKind, _bytes: u64) -> Option<RawBlock> {
+    fn acquire_cached(&self, _kind: MemoryKind, _near: u32, _bytes: u64) -> Option<RawBlock> {
         None
     }
 
@@ -37,9 +43,9 @@ pub(crate) trait BlockSource: Send + Sync {
         site: &'static Location<'static>,
     ) -> Result<RawBlock>;
 
-    /// Takes a block back that no device uses any more. False where driver or system did not let
-    /// go of it, so that it is lost.
-    fn release(&self, block: RawBlock) -> bool;
+    /// Takes a block back that no device uses any more; the caller drops it and touches it no more.
+    /// False where driver or system did not let go of it, so that it is lost.
+    fn release(&self, block: &mut RawBlock) -> bool;
 
     /// Gives idle memory back to the system until at most so many bytes are page-locked.
     fn trim(&self, _target_bytes: u64) {}
@@ -47,9 +53,35 @@ pub(crate) trait BlockSource: Send + Sync {
     /// Called every now and then, to give back what has been idle for long.
     fn tick(&self) {}
 
-    /// The books of the pools of cached and of write-combined memory, where there are any.
-    fn pool_stats(&self) -> Option<[PoolStats; 2]> {
+    /// The books of the pools of that number, of cached and of write-combined memory, where there
+    /// are any.
+    fn pool_stats(&self, _near: u32) -> Option<[PoolStats; 2]> {
         None
+    }
+
+    /// Sees to so many bytes in a row of free memory in the cached pool of that number.
+    ///
+    /// # Errors
+    /// As [`acquire_host`](Self::acquire_host); [`Error::ReservationEnded`] without pools.
+    fn reserve(&self, _near: u32, bytes: u64, _reclaim: &dyn Fn()) -> Result<()> {
+        Err(no_pool(bytes))
+    }
+
+    /// Has that pool page-lock so many bytes more in the background.
+    ///
+    /// # Errors
+    /// As [`Pool::reserve_in_background`](crate::pool::Pool::reserve_in_background);
+    /// [`Error::ReservationEnded`] without pools.
+    fn reserve_in_background(&self, _near: u32, bytes: u64) -> Result<Reservation> {
+        Err(no_pool(bytes))
+    }
+}
+
+fn no_pool(total_bytes: u64) -> Error {
+    Error::ReservationEnded {
+        ready_bytes: 0,
+        total_bytes,
+        why: "this memory has no pool that could keep it",
     }
 }
 
@@ -105,8 +137,8 @@ pub(crate) enum Origin {
     Registered,
     /// Device memory.
     Device(DeviceAddr),
-    /// A pool's: the slot is at the host's address, with the block's bytes.
-    Pooled,
+    /// A pool's of this number: the slot is at the host's address, with the block's bytes.
+    Pooled(u32),
 }
 
 impl RawBlock {

@@ -5,7 +5,7 @@
 //! request wait for the driver, and then under no lock that a served request needs.
 
 use super::budget::Budget;
-use super::growth::Problem;
+use super::growth::{Growing, Problem};
 use super::local;
 use super::options::PoolOptions;
 use super::segments::{Make, Maker, Segment};
@@ -59,7 +59,7 @@ pub(crate) struct Core {
     given_back: AtomicU32,
     /// When idle segments are looked at next, in milliseconds since the beginning.
     pub(super) next_decay_ms: AtomicU64,
-    pub(super) growing: Mutex<bool>,
+    pub(super) growing: Mutex<Growing>,
     pub(super) grown: Condvar,
     pub(super) quarantined_bytes: AtomicU64,
 }
@@ -72,7 +72,7 @@ impl Core {
             shared: Shared::default(),
             counters: Counters::default(),
             flushes: AtomicU64::new(0),
-            maker: Maker::new(devices, make),
+            maker: Maker::new(devices, make, options.numa),
             budget: Budget::new(options),
             is_split: AtomicBool::new(false),
             segments: RwLock::default(),
@@ -81,7 +81,7 @@ impl Core {
             began: Instant::now(),
             given_back: AtomicU32::new(0),
             next_decay_ms: AtomicU64::new(0),
-            growing: Mutex::new(false),
+            growing: Mutex::default(),
             grown: Condvar::new(),
             quarantined_bytes: AtomicU64::new(0),
         })
@@ -220,12 +220,13 @@ impl Core {
     ) -> Result<R, Refusal> {
         let _entered = self.budget.enter();
         let deadline = self.budget.deadline();
-        let (mut grown, mut flushed) = (0, false);
+        let (mut grown, mut flushed, mut wants) = (0, false, None);
         loop {
             let seen = self.budget.returns();
             if let Some(found) = attempt() {
                 return Ok(found);
             }
+            wants.get_or_insert_with(|| self.want());
             let Err(problem) = self.grow(bytes) else {
                 grown += 1;
                 if grown == GROWN_MAX {
@@ -267,7 +268,7 @@ impl Core {
     }
 
     /// Adds free memory until so many bytes are free in a row.
-    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Result<(), Refusal> {
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64, reclaim: &dyn Fn()) -> Result<(), Refusal> {
         if bytes == 0 {
             return Ok(());
         }
@@ -276,7 +277,7 @@ impl Core {
         if u32::try_from(pages).is_err() {
             return Err(no_such_size(bytes).into());
         }
-        let slot = self.until_there(pages * PAGE_BYTES, &|| (), || self.pages_there(bytes))?;
+        let slot = self.until_there(pages * PAGE_BYTES, reclaim, || self.pages_there(bytes))?;
         self.give_back_pages(slot);
         Ok(())
     }
@@ -300,6 +301,11 @@ impl Core {
         let (pinned, peak) = self.budget.reserved_and_peak_bytes();
         let quarantined_bytes = self.quarantined_bytes.load(Ordering::Relaxed);
         let usable = pinned.saturating_sub(quarantined_bytes);
+        let (segments, misplaced_bytes) = {
+            let segments = self.segments.read();
+            let misplaced = segments.values().map(|s| s.misplaced_bytes);
+            (segments.len() as u64, misplaced.sum())
+        };
         PoolStats {
             blocks: in_use.blocks,
             requested_bytes: in_use.requested_bytes,
@@ -309,8 +315,11 @@ impl Core {
             pinned_bytes_peak: peak,
             quarantined_bytes,
             taken,
-            segments: self.segments.read().len() as u64,
+            segments,
             holes: self.shared.holes() as u64,
+            numa_node: self.maker.place.node(),
+            numa_binding: self.maker.place.binding(),
+            misplaced_bytes,
         }
     }
 }

@@ -4,13 +4,13 @@
 use super::budget::OverBudget;
 use super::core::{Core, no_such_size};
 use super::local;
-use super::segments::SEGMENT_ALIGN_BYTES;
+use super::segments::{Pace, SEGMENT_ALIGN_BYTES, Segment};
 use crate::memory::source::Refusal;
 use pinfold_hal::DriverError;
 use pinfold_pool::PAGE_BYTES;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The least that a pool grows by.
 const GROWTH_BYTES_MIN: u64 = 4 << 20;
@@ -18,6 +18,36 @@ const GROWTH_BYTES_MIN: u64 = 4 << 20;
 const GROWTH_BYTES_MAX: u64 = 256 << 20;
 /// How often idle segments are looked at in the time after which they go.
 const DECAY_LOOKS: u32 = 4;
+
+/// How long growing in the background gives way to requests that want the pool to grow.
+const GIVE_WAY: Duration = Duration::from_secs(1);
+
+/// Who makes segments, and who wants some.
+#[derive(Default)]
+pub(super) struct Growing {
+    is_busy: bool,
+    wanted_by: u32,
+}
+
+/// Lets the others go on, also where a panic unwinds.
+struct Busy<'c>(&'c Core);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.growing.lock().is_busy = false;
+        self.0.grown.notify_all();
+    }
+}
+
+/// A request that wants the pool to grow.
+pub(super) struct Wants<'c>(&'c Core);
+
+impl Drop for Wants<'_> {
+    fn drop(&mut self) {
+        self.0.growing.lock().wanted_by -= 1;
+        self.0.grown.notify_all();
+    }
+}
 
 /// Why a pool cannot grow.
 pub(super) enum Problem {
@@ -37,26 +67,46 @@ impl OverBudget {
 }
 
 impl Core {
+    /// Announces a request that wants the pool to grow: before what grows in the background.
+    pub(super) fn want(&self) -> Wants<'_> {
+        self.growing.lock().wanted_by += 1;
+        Wants(self)
+    }
+
     /// Adds a segment of at least so many bytes, or waits for the one that another thread adds.
     pub(super) fn grow(&self, bytes: u64) -> Result<(), Problem> {
         {
             let mut growing = self.growing.lock();
-            if *growing {
-                self.grown.wait_while(&mut growing, |growing| *growing);
+            if growing.is_busy {
+                self.grown.wait_while(&mut growing, |g| g.is_busy);
                 return Ok(());
             }
-            *growing = true;
+            growing.is_busy = true;
         }
-        /// Lets the others go on, also where a panic unwinds.
-        struct Growing<'c>(&'c Core);
-        impl Drop for Growing<'_> {
-            fn drop(&mut self) {
-                *self.0.growing.lock() = false;
-                self.0.grown.notify_all();
-            }
-        }
-        let _growing = Growing(self);
+        let _busy = Busy(self);
         self.add_segment(bytes)
+    }
+
+    /// Adds a segment of just so many bytes, a multiple of [`SEGMENT_ALIGN_BYTES`], once no request
+    /// wants the pool to grow.
+    pub(super) fn grow_gently(&self, bytes: u64) -> Result<(), Problem> {
+        {
+            let end = Instant::now() + GIVE_WAY;
+            let mut growing = self.growing.lock();
+            loop {
+                if growing.is_busy {
+                    self.grown.wait(&mut growing);
+                } else if growing.wanted_by == 0 || Instant::now() >= end {
+                    break;
+                } else {
+                    self.grown.wait_until(&mut growing, end);
+                }
+            }
+            growing.is_busy = true;
+        }
+        let _busy = Busy(self);
+        self.budget.reserve(bytes).map_err(Problem::Budget)?;
+        self.add_made(bytes, self.maker.make(bytes, Pace::Gentle))
     }
 
     fn add_segment(&self, bytes: u64) -> Result<(), Problem> {
@@ -70,14 +120,19 @@ impl Core {
             size = least;
             self.budget.reserve(least).map_err(Problem::Budget)?;
         }
-        let made = match self.maker.make(size) {
+        let made = match self.maker.make(size, Pace::Fast) {
             Err(_) if size > least => {
                 self.budget.refund(size - least);
                 size = least;
-                self.maker.make(least)
+                self.maker.make(least, Pace::Fast)
             }
             made => made,
         };
+        self.add_made(size, made)
+    }
+
+    /// Adds a segment whose bytes are in the budget, or takes them out again.
+    fn add_made(&self, bytes: u64, made: Result<Segment, DriverError>) -> Result<(), Problem> {
         match made {
             Ok(segment) => {
                 let base = segment.base.0 as u64;
@@ -85,11 +140,11 @@ impl Core {
                     self.is_split.store(true, Ordering::Release);
                 }
                 self.segments.write().insert(base, segment);
-                self.shared.add_segment(base, (size / PAGE_BYTES) as u32);
+                self.shared.add_segment(base, (bytes / PAGE_BYTES) as u32);
                 Ok(())
             }
             Err(error) => {
-                self.budget.refund(size);
+                self.budget.refund(bytes);
                 Err(Problem::Driver(error))
             }
         }
@@ -172,5 +227,31 @@ impl Core {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::Platform;
+    use crate::pool::{PoolOptions, cached};
+    use pinfold_model::Profile;
+
+    #[test]
+    fn growth_in_the_background_gives_way_to_requests() {
+        let platform = Platform::simulated(Profile::h200());
+        let device = platform.device(0).unwrap();
+        device.ensure_open().unwrap();
+        let core = cached(&[device], &PoolOptions::default());
+        let wants = core.want();
+        std::thread::scope(|scope| {
+            let gentle = scope.spawn(|| core.grow_gently(2 << 20).is_ok());
+            assert!(core.grow(4 << 20).is_ok());
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(core.stats().pinned_bytes, 4 << 20);
+            drop(wants);
+            assert!(gentle.join().unwrap());
+        });
+        assert_eq!(core.stats().pinned_bytes, 6 << 20);
     }
 }

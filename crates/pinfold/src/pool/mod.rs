@@ -4,19 +4,25 @@
 //! in large segments, gives parts of them out in nanoseconds, and gives idle segments back.
 //!
 //! [`options`] how far it may grow · `core` requests · `growth` growing and shrinking · `local` the
-//! caches of threads · `segments` and `prefault` where memory comes from · `budget` how much there
-//! may be · `stats` the books. Which bytes are whose is arithmetic, and in a crate of its own:
+//! caches of threads · `segments` and `prefault` where memory comes from, [`numa`] near which
+//! processors · `background` page-locking ahead of requests · `budget` how much there may be ·
+//! `stats` the books. Which bytes are whose is arithmetic, and in a crate of its own:
 //! `pinfold-pool`.
 
+mod background;
 mod budget;
 pub(crate) mod core;
 mod growth;
 mod local;
+pub mod numa;
 pub mod options;
 mod prefault;
 mod segments;
 mod stats;
 
+pub(crate) use background::Background;
+pub use background::{Reservation, ReserveProgress};
+pub use numa::{NumaBinding, NumaNode};
 pub use options::{PoolOptions, WhenFull};
 pub(crate) use segments::CUT_BYTES;
 pub use stats::PoolStats;
@@ -32,9 +38,12 @@ use std::sync::Arc;
 
 /// A pool of page-locked memory for one device, or for several. Cheap to clone.
 ///
-/// Nothing is page-locked before the first block is asked for.
+/// Nothing is page-locked before the first block is asked for. Its memory lies on the NUMA node of
+/// the first device, unless the options say otherwise; [`stats`](Self::stats) tells whether it does.
 #[derive(Clone)]
 pub struct Pool {
+    // Before the core, so that its thread has ended when the core goes away.
+    background: Arc<Background>,
     core: Arc<Core>,
     devices: Vec<Device>,
 }
@@ -74,6 +83,7 @@ impl Pool {
     pub fn new(devices: &[Device], options: &PoolOptions) -> Option<Self> {
         devices.first()?;
         Some(Pool {
+            background: Arc::default(),
             core: cached(devices, options),
             devices: devices.to_vec(),
         })
@@ -125,7 +135,22 @@ impl Pool {
     /// As [`take`](Self::take).
     pub fn reserve(&self, bytes: u64) -> Result<()> {
         self.devices.iter().try_for_each(Device::ensure_open)?;
-        Ok(self.core.reserve(bytes)?)
+        Ok(self.core.reserve(bytes, &|| ())?)
+    }
+
+    /// Has so many bytes more page-locked by a thread of the pool, in pieces of 64 MiB that requests
+    /// can use as soon as each is there. Requests meanwhile are served as ever; one that needs more
+    /// than the pool has waits for the piece in progress at most. Also opens the devices, where
+    /// nobody has, so this returns at once. Blocks larger than a piece are not served from it.
+    ///
+    /// Reservations are served in order, by one thread.
+    ///
+    /// # Errors
+    /// [`Error::ReservationEnded`] where too many wait already; [`Error::Driver`] for a size that
+    /// no address space holds, or where no thread can be had. What goes wrong later is told by
+    /// [`Reservation::wait`].
+    pub fn reserve_in_background(&self, bytes: u64) -> Result<Reservation> {
+        self.background.reserve(&self.core, bytes)
     }
 
     /// Gives idle memory back to the system until at most so many bytes are page-locked. Memory in

@@ -11,14 +11,24 @@ use std::sync::mpsc;
 /// What a thread touches at a time.
 const UNIT_BYTES: usize = 8 << 20;
 /// More threads than this gain nothing (tried on 16 processors).
-const THREADS_MAX: usize = 8;
+pub(super) const THREADS_MAX: usize = 8;
 const PAGE_BYTES: usize = 4096;
+
+/// Who touches.
+#[derive(Clone, Copy)]
+pub(super) struct Crew<'a> {
+    /// Most threads.
+    pub(super) threads_max: usize,
+    /// What each thread does first, where it matters which threads touch.
+    pub(super) first: Option<&'a (dyn Fn() + Sync)>,
+}
 
 /// Touches all pages of the chunks of some memory, and calls `ready` with the number of each, in
 /// any order, as soon as its pages are there. Stops early where `ready` fails, and returns that
 /// failure.
 pub(super) fn prefault<E>(
     chunks: Vec<&mut [u8]>,
+    crew: Crew<'_>,
     mut ready: impl FnMut(usize) -> Result<(), E>,
 ) -> Result<(), E> {
     let left: Vec<AtomicU32> = chunks
@@ -30,12 +40,12 @@ pub(super) fn prefault<E>(
         .enumerate()
         .flat_map(|(n, chunk)| chunk.chunks_mut(UNIT_BYTES).map(move |unit| (n, unit)))
         .collect();
-    if let [(_, unit)] = units.as_mut_slice() {
+    if let ([(_, unit)], None) = (units.as_mut_slice(), crew.first) {
         touch(unit);
         return ready(0);
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = processors.min(THREADS_MAX).min(units.len());
+    let threads = processors.min(crew.threads_max).min(units.len());
     let units = Mutex::new(units.into_iter());
     let stop = AtomicBool::new(false);
     let (sender, receiver) = mpsc::channel();
@@ -43,6 +53,9 @@ pub(super) fn prefault<E>(
         for _ in 0..threads {
             let (sender, units, left, stop) = (sender.clone(), &units, &left, &stop);
             scope.spawn(move || {
+                if let Some(first) = crew.first {
+                    first();
+                }
                 while !stop.load(Ordering::Relaxed) {
                     let next = units.lock().next();
                     let Some((n, unit)) = next else {
@@ -73,6 +86,11 @@ fn touch(unit: &mut [u8]) {
 mod tests {
     use super::*;
 
+    const CREW: Crew<'_> = Crew {
+        threads_max: THREADS_MAX,
+        first: None,
+    };
+
     #[test]
     fn every_chunk_is_ready_once() {
         for sizes in [
@@ -84,7 +102,7 @@ mod tests {
             let mut memory: Vec<Vec<u8>> = sizes.iter().map(|n| vec![1; *n]).collect();
             let chunks = memory.iter_mut().map(Vec::as_mut_slice).collect();
             let mut seen = Vec::new();
-            let outcome: Result<(), ()> = prefault(chunks, |n| {
+            let outcome: Result<(), ()> = prefault(chunks, CREW, |n| {
                 seen.push(n);
                 Ok(())
             });
@@ -101,7 +119,7 @@ mod tests {
         let mut memory = vec![0; 3 * UNIT_BYTES];
         let chunks = memory.chunks_mut(UNIT_BYTES).collect();
         let mut calls = 0;
-        let outcome = prefault(chunks, |_| {
+        let outcome = prefault(chunks, CREW, |_| {
             calls += 1;
             Err("full")
         });

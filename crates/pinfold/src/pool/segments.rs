@@ -1,6 +1,8 @@
 //! Segments: where a pool's memory comes from, and how it goes back.
 
-use super::prefault::prefault;
+use super::numa::NumaNode;
+use super::numa::place::Place;
+use super::prefault::{Crew, THREADS_MAX, prefault};
 use crate::device::Device;
 use memmap2::{Advice, MmapMut, MmapOptions};
 use pinfold_hal::{
@@ -27,12 +29,23 @@ pub(super) enum Make {
     },
 }
 
+/// How much of the machine making a segment may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// As many processors as help: somebody waits for it.
+    Fast,
+    /// One processor: nobody waits, and others have work to do.
+    Gentle,
+}
+
 /// Page-locked memory of one mapping or allocation.
 pub(super) struct Segment {
     pub(super) base: HostAddr,
     pub(super) bytes: u64,
     /// Where each device sees its first byte, where that is not where the host does.
     pub(super) device: SmallVec<[(DeviceId, DeviceAddr); 1]>,
+    /// What of it lies on another NUMA node than it should.
+    pub(super) misplaced_bytes: u64,
     backing: Backing,
 }
 
@@ -47,23 +60,29 @@ enum Backing {
 
 /// Makes and unmakes segments for a set of devices.
 pub(super) struct Maker {
-    devices: Vec<Device>,
+    pub(super) devices: Vec<Device>,
+    pub(super) place: Place,
     make: Make,
 }
 
 impl Maker {
-    pub(super) fn new(devices: &[Device], make: Make) -> Self {
+    pub(super) fn new(devices: &[Device], make: Make, numa: NumaNode) -> Self {
         Maker {
             devices: devices.to_vec(),
+            place: Place::new(&devices[0], numa),
             make,
         }
     }
 
-    pub(super) fn make(&self, bytes: u64) -> Result<Segment, DriverError> {
-        match self.make {
-            Make::Registered => self.map_and_register(bytes),
+    pub(super) fn make(&self, bytes: u64, pace: Pace) -> Result<Segment, DriverError> {
+        let segment = match self.make {
+            Make::Registered => self.map_and_register(bytes, pace),
             Make::Allocated { write_combined } => self.allocate(bytes, write_combined),
-        }
+        }?;
+        Ok(Segment {
+            misplaced_bytes: self.place.misplaced_bytes(segment.base, bytes),
+            ..segment
+        })
     }
 
     fn first(&self) -> &Device {
@@ -75,7 +94,7 @@ impl Maker {
         self.devices.iter().all(can)
     }
 
-    fn map_and_register(&self, bytes: u64) -> Result<Segment, DriverError> {
+    fn map_and_register(&self, bytes: u64, pace: Pace) -> Result<Segment, DriverError> {
         let no_memory = |e: std::io::Error| {
             DriverError::with_detail(ErrorCode::OutOfMemory, "mmap", e.to_string())
         };
@@ -95,6 +114,15 @@ impl Maker {
         let skip = map.as_ptr().align_offset(align as usize);
         let memory = &mut map[skip..skip + bytes as usize];
         let base = HostAddr(memory.as_mut_ptr().expose_provenance());
+        let has_nodes = self.place.bind(base, bytes)?;
+        let run_near = || self.place.run_near();
+        let crew = Crew {
+            threads_max: match pace {
+                Pace::Fast => THREADS_MAX,
+                Pace::Gentle => 1,
+            },
+            first: has_nodes.then_some(&run_near),
+        };
         let device = self.first();
         let flags = RegisterFlags {
             portable: self.devices.len() > 1,
@@ -110,7 +138,7 @@ impl Maker {
             })
             .collect();
         let mut starts = Vec::new();
-        let registered = prefault(chunks, |n| {
+        let registered = prefault(chunks, crew, |n| {
             let (start, bytes) = ranges[n];
             // SAFETY: the chunk lies in the mapping, which is kept until it is unregistered.
             unsafe {
@@ -126,6 +154,7 @@ impl Maker {
             base,
             bytes,
             device: SmallVec::new(),
+            misplaced_bytes: 0,
             backing,
         };
         match registered.and_then(|()| self.device_addrs(&segment)) {
@@ -145,11 +174,13 @@ impl Maker {
             write_combined,
         };
         let device = self.first();
-        let base = device.driver().host_alloc(device.id(), bytes, flags)?;
+        let mut allocate = || device.driver().host_alloc(device.id(), bytes, flags);
+        let base = self.place.allocate(bytes, &mut allocate)?;
         let segment = Segment {
             base,
             bytes,
             device: SmallVec::new(),
+            misplaced_bytes: 0,
             backing: Backing::Driver,
         };
         match self.device_addrs(&segment) {
@@ -199,6 +230,7 @@ impl Maker {
     /// memory stays mapped for ever, and the error tells how much.
     pub(super) fn unmake(&self, segment: Segment) -> Result<(), u64> {
         let device = self.first();
+        self.place.forget(segment.base);
         match segment.backing {
             Backing::Mapping { starts, map } => {
                 let kept = starts.iter().filter(|start| {

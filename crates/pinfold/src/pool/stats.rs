@@ -1,12 +1,13 @@
 //! The pool's books. Each thread counts for itself; a sum over all of them is exact whenever the
 //! pool is at rest.
 
+use super::numa::NumaBinding;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A pool at one moment. All but the counts are bytes.
+/// A pool at one moment. All but the counts and the node are bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PoolStats {
     /// Blocks in use.
@@ -29,6 +30,13 @@ pub struct PoolStats {
     pub segments: u64,
     /// Runs of free pages.
     pub holes: u64,
+    /// The NUMA node that its memory is to lie on, where there is one.
+    pub numa_node: Option<u32>,
+    /// What came of binding it there.
+    pub numa_binding: NumaBinding,
+    /// What lies on another node than it should, by a sample of the pages of each segment at the
+    /// time when it was made. Nothing on a host with one node.
+    pub misplaced_bytes: u64,
 }
 
 /// What was taken and given back.

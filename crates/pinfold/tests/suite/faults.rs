@@ -16,7 +16,7 @@ use pinfold_hal::{BackendOps, ErrorCode};
 use pinfold_hal_sim::{Live, Policy, Sim, SimOptions};
 use scenarios::{
     LEN, Run, called_and_dropped, dot_in_place, dot_on_the_device, dropped_in_flight, exchange,
-    ladder, registered, two_devices,
+    ladder, registered, reserved, two_devices,
 };
 use std::sync::Arc;
 
@@ -227,6 +227,11 @@ fn buffers_dropped_in_flight() {
 #[test]
 fn work_that_nobody_waits_for() {
     a_fault_at_every_call(options(), called_and_dropped);
+}
+
+#[test]
+fn memory_that_is_reserved() {
+    a_fault_at_every_call(options(), reserved);
 }
 
 #[test]

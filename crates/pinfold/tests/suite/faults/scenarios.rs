@@ -2,7 +2,7 @@
 
 use pinfold::buffer::HandOver;
 use pinfold::kernels::dot::Dot;
-use pinfold::pool::PoolOptions;
+use pinfold::pool::{Pool, PoolOptions};
 use pinfold::{Device, Error, EventKind, Memory, MemoryKind, Platform, Refused, Result, Stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -259,5 +259,26 @@ pub(super) fn ladder(run: &Run<'_>) -> Result<()> {
     assert_eq!(down.as_slice(), [1, 2, 3]);
     // Memory that kernels use in place is never pageable: page-locked whole, or piece by piece.
     drop(run.step(|| memory.zero_copy::<u8>(BYTES))?);
+    Ok(())
+}
+
+/// Memory that is page-locked before it is asked for.
+pub(super) fn reserved(run: &Run<'_>) -> Result<()> {
+    const BYTES: u64 = 3 << 20;
+    let (device, stream, memory) = run.one()?;
+    if run.pooled {
+        run.step(|| memory.reserve(BYTES))?;
+        run.step(|| memory.reserve_in_background(BYTES)?.wait(LIMIT))?;
+        run.step(|| memory.reserve_in_background(BYTES)?.wait(LIMIT))?;
+    }
+    // And in a pool of its own.
+    let pool = Pool::new(&[device], &PoolOptions::default()).unwrap();
+    run.step(|| pool.reserve_in_background(BYTES)?.wait(LIMIT))?;
+    drop(run.step(|| pool.take(BYTES))?);
+    let mut up = run.step(|| memory.upload(LEN))?;
+    up.write_each(numbers(9));
+    let mut on_device = run.step(|| memory.device(LEN))?;
+    let up = run.give(up.hand_over(), |up| stream.upload(up, &mut on_device))?;
+    drop(run.give(up, |up| up.wait())?);
     Ok(())
 }

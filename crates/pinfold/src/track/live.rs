@@ -1,0 +1,168 @@
+//! Live blocks one by one, with their age and the stack that asked: only where somebody asked for
+//! it, since it costs a lock and, with stacks, microseconds a block.
+
+use super::books::Entry;
+use super::report::{MemoryReport, site_text};
+use crate::error::Bytes;
+use backtrace::Backtrace;
+use parking_lot::Mutex;
+use pinfold_model::MemoryKind;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::panic::Location;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// How much is remembered of each live block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tracking {
+    /// Call sites only, with counts and bytes: always on.
+    #[default]
+    Sites,
+    /// Also each live block, with its size and age.
+    Blocks,
+    /// Also the call stack that asked for it.
+    Stacks,
+}
+
+impl Tracking {
+    const ALL: [Tracking; 3] = [Tracking::Sites, Tracking::Blocks, Tracking::Stacks];
+}
+
+/// Blocks that are remembered at a time; those beyond are counted by site only.
+const LIVE_MAX: usize = 1 << 20;
+/// Locks, so that threads rarely meet at one.
+const SHARDS: usize = 16;
+/// Frames of a stack that are kept.
+const FRAMES_MAX: usize = 48;
+
+/// A block that is in use.
+#[derive(Clone, Debug, Serialize)]
+pub struct LiveBlock {
+    /// The line of code that asked.
+    #[serde(serialize_with = "site_text")]
+    pub site: &'static Location<'static>,
+    /// The kind of memory.
+    pub kind: MemoryKind,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// How long it has been in use.
+    pub age_s: f64,
+    /// The call stack that asked, innermost first; empty where stacks are not kept.
+    pub stack: Vec<String>,
+}
+
+impl fmt::Display for LiveBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (site, kind, bytes) = (self.site, self.kind, Bytes(self.bytes));
+        write!(f, "  {bytes} {kind} from {site}, {:.3} s ago", self.age_s)?;
+        let mut frames = self.stack.iter();
+        frames.try_for_each(|frame| write!(f, "\n      {frame}"))
+    }
+}
+
+/// The table of live blocks.
+#[derive(Default)]
+pub(crate) struct Live {
+    tracking: AtomicU8,
+    numbers: AtomicU64,
+    shards: [Mutex<BTreeMap<u64, Remembered>>; SHARDS],
+}
+
+struct Remembered {
+    entry: Entry,
+    since: Instant,
+    stack: Option<Box<Backtrace>>,
+}
+
+impl Live {
+    pub(crate) fn set(&self, tracking: Tracking) {
+        self.tracking.store(tracking as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn tracking(&self) -> Tracking {
+        let now = usize::from(self.tracking.load(Ordering::Relaxed));
+        Tracking::ALL.get(now).copied().unwrap_or_default()
+    }
+
+    /// Remembers a block where blocks are tracked: the number to forget it by.
+    #[inline]
+    pub(crate) fn remember(&self, entry: &Entry) -> Option<NonZeroU64> {
+        match self.tracking.load(Ordering::Relaxed) {
+            0 => None,
+            _ => self.enter(entry),
+        }
+    }
+
+    #[cold]
+    fn enter(&self, entry: &Entry) -> Option<NonZeroU64> {
+        let with_stack = self.tracking() == Tracking::Stacks;
+        let remembered = Remembered {
+            entry: *entry,
+            since: Instant::now(),
+            stack: with_stack.then(|| Box::new(Backtrace::new_unresolved())),
+        };
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut shard = self.shard(number).lock();
+        if shard.len() >= LIVE_MAX / SHARDS {
+            return None;
+        }
+        shard.insert(number, remembered);
+        NonZeroU64::new(number)
+    }
+
+    /// The block is not in use any more.
+    #[inline]
+    pub(crate) fn forget(&self, number: Option<NonZeroU64>) {
+        if let Some(number) = number {
+            let number = number.get();
+            let gone = self.shard(number).lock().remove(&number);
+            drop(gone);
+        }
+    }
+
+    fn shard(&self, number: u64) -> &Mutex<BTreeMap<u64, Remembered>> {
+        &self.shards[number as usize % SHARDS]
+    }
+
+    /// The oldest blocks, as many as a report lists, and the number of all others.
+    pub(crate) fn blocks(&self) -> (Vec<LiveBlock>, u64) {
+        let mut found: Vec<(u64, Entry, Instant, Option<Box<Backtrace>>)> = Vec::new();
+        let mut all = 0;
+        for shard in &self.shards {
+            let shard = shard.lock();
+            all += shard.len();
+            let oldest = shard.iter().take(MemoryReport::BLOCKS_MAX);
+            found.extend(oldest.map(|(n, b)| (*n, b.entry, b.since, b.stack.clone())));
+        }
+        found.sort_unstable_by_key(|(number, ..)| *number);
+        found.truncate(MemoryReport::BLOCKS_MAX);
+        let not_listed = (all - found.len()) as u64;
+        let block =
+            |(_, entry, since, stack): (u64, Entry, Instant, Option<Box<Backtrace>>)| LiveBlock {
+                site: entry.site,
+                kind: entry.kind,
+                bytes: entry.bytes,
+                age_s: since.elapsed().as_secs_f64(),
+                stack: stack.map_or_else(Vec::new, |stack| names(*stack)),
+            };
+        (found.into_iter().map(block).collect(), not_listed)
+    }
+}
+
+/// The frames' names and lines, without the frames of this table.
+fn names(mut stack: Backtrace) -> Vec<String> {
+    stack.resolve();
+    let symbols = stack.frames().iter().flat_map(|frame| frame.symbols());
+    let lines = symbols.filter_map(|symbol| {
+        let name = format!("{:#}", symbol.name()?);
+        Some(match (symbol.filename(), symbol.lineno()) {
+            (Some(file), Some(line)) => format!("{name} at {}:{line}", file.display()),
+            _ => name,
+        })
+    });
+    let is_own = |line: &String| line.contains("track::live::") || line.contains("backtrace::");
+    lines.skip_while(is_own).take(FRAMES_MAX).collect()
+}
