@@ -129,6 +129,10 @@ impl World {
         };
         let (bytes, rate) = match work {
             HostWork::Compute { nanoseconds } => return nanoseconds as f64,
+            HostWork::Copy { bytes, threads } => {
+                let rate = self.profile().staging.thread_bytes_per_s.value;
+                return bytes as f64 / (rate * f64::from(threads.max(1))) * 1e9;
+            }
             HostWork::Write { addr, bytes } if write_combined(addr) => {
                 (bytes, rates.write_write_combined_bytes_per_s)
             }

@@ -134,6 +134,14 @@ pub enum HostWork {
         /// How much.
         bytes: u64,
     },
+    /// One of several threads that work side by side copied this many bytes between ordinary and
+    /// page-locked memory.
+    Copy {
+        /// How much.
+        bytes: u64,
+        /// How many threads are at it.
+        threads: u32,
+    },
     /// Anything else that took this long on the host.
     Compute {
         /// How long, in nanoseconds.

@@ -2,7 +2,7 @@
 
 use crate::Quantity;
 use crate::sections::{
-    Allocation, Bound, Calls, Curves, Device, Host, HostRates, Kernel, Limits, Link,
+    Allocation, Bound, Calls, Curves, Device, Host, HostRates, Kernel, Limits, Link, Staging,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -65,6 +65,8 @@ pub struct Profile {
     pub allocation: Allocation,
     /// How fast the host works.
     pub host_rates: HostRates,
+    /// How fast threads carry ordinary memory through page-locked slots.
+    pub staging: Staging,
     /// How fast the link is.
     pub link: Link,
     /// How fast kernels reach memory.
@@ -125,6 +127,7 @@ impl Profile {
             ("calls", self.calls.list()),
             ("allocation", self.allocation.list()),
             ("host_rates", self.host_rates.list()),
+            ("staging", self.staging.list()),
             ("link", self.link.list()),
             ("kernel", self.kernel.list()),
         ];

@@ -122,6 +122,16 @@ section! {
 }
 
 section! {
+    /// Host threads that carry ordinary memory through page-locked slots.
+    Staging {
+        /// What one thread copies between ordinary memory and a page-locked slot.
+        thread_bytes_per_s: rate,
+        /// From handing work to sleeping threads until they are at it.
+        wake_ns: cost,
+    }
+}
+
+section! {
     /// How fast the link is, in bytes a second.
     Link {
         /// Host to device, page-locked.

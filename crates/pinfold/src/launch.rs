@@ -186,13 +186,19 @@ impl<'a> Args<'a> {
     /// Memory that the kernel reads and writes, once and in order.
     #[must_use]
     pub fn updates(self, memory: &'a mut impl DeviceWrite) -> Self {
+        self.updates_as(memory, Pattern::ONCE)
+    }
+
+    /// Memory that the kernel reads and writes, or writes in part, with how it walks over it.
+    #[must_use]
+    pub fn updates_as(self, memory: &'a mut impl DeviceWrite, pattern: Pattern) -> Self {
         let span = (*memory).span();
         self.memory(
             span.block,
             span.offset_bytes,
             span.bytes,
             Access::ReadWrite,
-            Pattern::ONCE,
+            pattern,
         )
     }
 

@@ -31,7 +31,8 @@
 //! [`platform`] which backend, which devices · [`device`], [`stream`], [`event`] · [`buffer`] the
 //! typed buffers and what "in flight" means, [`misuse`] what does not compile · [`memory`] from a
 //! use to memory, with the reason · [`pool`] page-locked memory in nanoseconds · [`launch`] your
-//! own kernels · [`kernels`] the built-in ones · [`measure`] what this machine's
+//! own kernels · [`kernels`] the built-in ones · [`transfer`] the fastest way for ordinary memory
+//! and files · [`track`] who has what · [`measure`] what this machine's
 //! memory does · [`probe`] what this machine is · [`error`] what can go wrong, and what to do.
 
 pub mod buffer;
@@ -49,6 +50,8 @@ pub mod pool;
 pub mod probe;
 mod registry;
 pub mod stream;
+pub mod track;
+pub mod transfer;
 
 pub use buffer::{
     DeviceBuffer, DownloadBuffer, ExchangeBuffer, InFlight, RegisteredBuffer, ScalarCell,

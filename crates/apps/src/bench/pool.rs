@@ -9,6 +9,7 @@ use pinfold::pool::{Pool, PoolOptions};
 use pinfold::{Bytes, Device, Memory};
 use pinfold_pool::{PAGE_BYTES, Pages};
 use std::hint::black_box;
+use std::sync::Barrier;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
@@ -21,7 +22,7 @@ const REPEATS: usize = 31;
 /// Size for threads.
 const THREAD_BYTES: u64 = 4 << 10;
 /// Pairs of a thread.
-const THREAD_PAIRS: u32 = 400_000;
+const THREAD_PAIRS: u32 = 4_000_000;
 const THREAD_REPEATS: usize = 7;
 /// Holes between given-out pages.
 const HOLES: u32 = 65_000;
@@ -146,26 +147,19 @@ fn typed(device: &Device, report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// Pairs a second of several threads, each by itself.
+/// Pairs a second of several threads, each by itself, while all of them are at it. Long enough that
+/// the system has put the threads on processors of their own.
 fn threads(pool: &Pool, report: &mut BenchReport) -> Result<()> {
     let mut rates: Vec<(usize, Vec<f64>)> = thread_counts().map(|n| (n, Vec::new())).collect();
     for _ in 0..THREAD_REPEATS {
         for (count, rates) in &mut rates {
-            let start = Instant::now();
-            let outcome: Result<()> = std::thread::scope(|scope| {
-                let work = || -> Result<()> {
-                    for _ in 0..THREAD_PAIRS {
-                        drop(black_box(pool.take(black_box(THREAD_BYTES))?));
-                    }
-                    Ok(())
-                };
-                let threads: Vec<_> = (0..*count).map(|_| scope.spawn(work)).collect();
-                let mut outcomes = threads.into_iter().filter_map(|t| t.join().ok());
-                outcomes.find(Result::is_err).unwrap_or(Ok(()))
-            });
-            outcome?;
+            let spans = side_by_side(pool, *count)?;
+            let (from, to) = spans
+                .into_iter()
+                .reduce(|(from, to), (start, end)| (from.min(start), to.max(end)))
+                .unwrap_or_else(|| (Instant::now(), Instant::now()));
             let pairs = f64::from(THREAD_PAIRS) * *count as f64;
-            rates.push(pairs / start.elapsed().as_secs_f64() / 1e6);
+            rates.push(pairs / (to - from).as_secs_f64() / 1e6);
         }
     }
     for (count, rates) in rates {
@@ -175,6 +169,26 @@ fn threads(pool: &Pool, report: &mut BenchReport) -> Result<()> {
             .push(BenchRow::new("pairs a second", name, "M/s", rates, false));
     }
     Ok(())
+}
+
+/// Runs pairs on so many threads at once: when each began and ended.
+fn side_by_side(pool: &Pool, count: usize) -> Result<Vec<(Instant, Instant)>> {
+    let barrier = Barrier::new(count);
+    let work = || -> Result<(Instant, Instant)> {
+        let warm = pool.take(THREAD_BYTES).map(drop);
+        // Also after a failure: the others wait here.
+        barrier.wait();
+        warm?;
+        let start = Instant::now();
+        for _ in 0..THREAD_PAIRS {
+            drop(black_box(pool.take(black_box(THREAD_BYTES))?));
+        }
+        Ok((start, Instant::now()))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().filter_map(|t| t.join().ok()).collect()
+    })
 }
 
 /// Blocks that one thread takes and another one gives back.

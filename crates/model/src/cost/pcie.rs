@@ -1,4 +1,4 @@
-//! What a PCI Express link and a staging pipeline can do in theory.
+//! What a PCI Express link can do in theory.
 
 /// Largest payload of one packet, in bytes, on the machines that we know.
 pub const PAYLOAD_BYTES: u32 = 256;
@@ -51,21 +51,6 @@ pub fn half_rate_bytes(call_ns: f64, link_bytes_per_s: f64) -> f64 {
     call_ns * 1e-9 * link_bytes_per_s
 }
 
-/// Rate of `workers` threads that copy pageable memory into page-locked slots while earlier slots
-/// fly: `min(W·b_memcpy, B_dma, B_dram/passes)`. A staged byte passes the host's DRAM `passes`
-/// times.
-pub fn staging_bytes_per_s(
-    workers: u32,
-    memcpy_bytes_per_s: f64,
-    dma_bytes_per_s: f64,
-    dram_bytes_per_s: f64,
-    passes: f64,
-) -> f64 {
-    (f64::from(workers) * memcpy_bytes_per_s)
-        .min(dma_bytes_per_s)
-        .min(dram_bytes_per_s / passes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,7 +78,5 @@ mod tests {
         near(concurrency_bytes_per_s(1, 128, 1280.0, 50e9), 1e8);
         near(concurrency_bytes_per_s(1000, 128, 1280.0, 50e9), 50e9);
         near(half_rate_bytes(1000.0, 50e9), 50_000.0);
-        near(staging_bytes_per_s(2, 8e9, 55e9, 100e9, 2.0), 16e9);
-        near(staging_bytes_per_s(12, 8e9, 55e9, 100e9, 2.0), 50e9);
     }
 }

@@ -238,7 +238,7 @@ impl Stream {
 
     /// Enqueues an operation in parts. Where a part is refused those before it are in flight all
     /// the same, and noted.
-    fn enqueue_parts<P>(
+    pub(super) fn enqueue_parts<P>(
         &self,
         uses: &[(&Arc<Block>, bool)],
         doing: &'static str,
@@ -269,7 +269,7 @@ impl Stream {
 }
 
 /// A range of a block, cut where no copy may cross.
-fn parts(block: &Block, offset: u64, bytes: u64) -> impl Iterator<Item = Range<u64>> {
+pub(super) fn parts(block: &Block, offset: u64, bytes: u64) -> impl Iterator<Item = Range<u64>> {
     let end = offset + bytes;
     let ends = block.cuts(offset, bytes).chain([end]);
     let mut start = offset;

@@ -1,10 +1,11 @@
 //! Streams: the queue of one device, and everything that can be put onto it.
 //!
 //! [`order`] knows when what was enqueued is done · [`copies`] upload, download, device to device ·
-//! kernel launches are in [`launch`](crate::launch).
+//! [`slots`] copies for the transfer engine · kernel launches are in [`launch`](crate::launch).
 
 pub(crate) mod copies;
 pub(crate) mod order;
+mod slots;
 
 use crate::device::Device;
 use crate::error::{Error, Result};

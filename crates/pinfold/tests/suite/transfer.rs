@@ -1,0 +1,248 @@
+//! The transfer engine: what arrives is what was sent, on every path, whatever fails.
+
+use crate::common::{Machine, Place, everywhere, options};
+use pinfold::kernels::splitmix64;
+use pinfold::transfer::{Control, Engine, EngineOptions, FileRange, Path};
+use pinfold::{Device, Error, Memory};
+use pinfold_hal_sim::Policy;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Small slots and two threads, so that a short transfer has many chunks.
+fn small_slots() -> EngineOptions {
+    let mut options = EngineOptions::default();
+    options.threads = Some(2);
+    options.slot_bytes = 64 << 10;
+    options.slots = 2;
+    options
+}
+
+fn engine(device: &Device) -> (Memory, Engine) {
+    let memory = Memory::new(device);
+    let engine = Engine::with_options(&memory, device, &small_slots()).unwrap();
+    (memory, engine)
+}
+
+fn numbers(n: usize, salt: u64) -> Vec<u32> {
+    (0..n as u64).map(|i| splitmix64(i ^ salt) as u32).collect()
+}
+
+#[test]
+fn slices_of_every_length_come_back_as_they_were() {
+    everywhere(1, |place: &Place| {
+        let device = place.device(0);
+        let (memory, engine) = engine(&device);
+        let mut paths = [false; 2];
+        for n in [0, 1, 5000, 16_384, 400_000, 700_001] {
+            let data = numbers(n, 7);
+            let mut on_device = memory.device(n).unwrap();
+            let moved = engine.upload(&data, &mut on_device).unwrap();
+            assert_eq!(moved.bytes, 4 * n as u64);
+            paths[usize::from(moved.path.is_staged())] = true;
+            let mut back = vec![0; n];
+            engine.download(&on_device, &mut back).unwrap();
+            assert!(data == back, "{n} elements under {}", place.name);
+        }
+        assert_eq!(paths, [true, true]);
+    });
+}
+
+#[test]
+fn a_transfer_waits_for_work_that_was_enqueued_before_it() {
+    everywhere(1, |place: &Place| {
+        let device = place.device(0);
+        let (memory, engine) = engine(&device);
+        let stream = device.stream().unwrap();
+        let n = 600_000;
+        let (first, second) = (numbers(n, 1), numbers(n, 2));
+        let mut on_device = memory.device(n).unwrap();
+        let mut source = memory.upload(n).unwrap();
+        source.write(0, &first).unwrap();
+        let mut back = vec![0; n];
+        // A download after an upload in another stream, and an upload after that.
+        let flight = stream.upload(source, &mut on_device).unwrap();
+        engine.download(&on_device, &mut back).unwrap();
+        assert!(back == first, "{}", place.name);
+        let kept = memory.download(n).unwrap();
+        let kept = stream.download(&on_device, kept).unwrap();
+        engine.upload(&second, &mut on_device).unwrap();
+        assert!(*kept.wait().unwrap() == *first, "{}", place.name);
+        engine.download(&on_device, &mut back).unwrap();
+        assert!(back == second, "{}", place.name);
+        drop(flight);
+    });
+}
+
+#[test]
+fn parts_land_where_they_belong_and_nowhere_else() {
+    everywhere(1, |place: &Place| {
+        let (memory, engine) = engine(&place.device(0));
+        let n = 500_000;
+        let mut on_device = memory.device(n).unwrap();
+        engine.upload(&numbers(n, 3), &mut on_device).unwrap();
+        let part = numbers(200_001, 4);
+        engine
+            .upload_part(&part, &mut on_device, 12_345, &Control::new())
+            .unwrap();
+        let mut back = vec![0; 300_000];
+        engine
+            .download_part(&on_device, 12_000, &mut back, &Control::new())
+            .unwrap();
+        let old = numbers(n, 3);
+        assert!(back[..345] == old[12_000..12_345]);
+        assert!(back[345..200_346] == part);
+        assert!(back[200_346..] == old[212_346..312_000]);
+    });
+}
+
+#[test]
+fn handles_give_back_what_they_own() {
+    everywhere(1, |place: &Place| {
+        let (memory, engine) = engine(&place.device(0));
+        let data = Arc::<[u32]>::from(numbers(400_000, 5));
+        let on_device = memory.device(data.len()).unwrap();
+        let up = engine.start_upload(data.clone(), on_device).unwrap();
+        let ((_, on_device), moved) = up.wait().unwrap();
+        assert_eq!(moved.bytes, 1_600_000);
+        let down = engine
+            .start_download(on_device, vec![0; data.len()])
+            .unwrap();
+        let done = down.wait_for(Duration::from_secs(60)).unwrap();
+        let ((on_device, back), _) = done.unwrap();
+        assert!(back[..] == data[..], "{}", place.name);
+        // Dropped early, nothing is freed early and nothing is lost.
+        drop(engine.start_download(on_device, back).unwrap());
+    });
+}
+
+#[test]
+fn a_handle_tells_what_is_wrong_and_gives_everything_back() {
+    let machine = Machine::new(options(), Policy::Lazy);
+    let (memory, engine) = engine(&machine.device(0));
+    let on_device = memory.device::<u32>(10).unwrap();
+    let refused = engine
+        .start_upload(vec![1; 11], on_device)
+        .unwrap()
+        .wait()
+        .unwrap_err();
+    assert!(matches!(
+        *refused.error,
+        Error::Length {
+            got: 10,
+            want: 11,
+            ..
+        }
+    ));
+    assert_eq!(refused.buffer.0.len(), 11);
+    drop((refused, engine, memory));
+    machine.check_clean();
+}
+
+#[test]
+fn a_cancelled_transfer_says_how_far_it_came() {
+    let machine = Machine::new(options(), Policy::Eager);
+    let (memory, engine) = engine(&machine.device(0));
+    let data = numbers(1 << 20, 6);
+    let mut on_device = memory.device(data.len()).unwrap();
+    let control = Control::new();
+    control.cancel();
+    let error = engine
+        .upload_part(&data, &mut on_device, 0, &control)
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Cancelled {
+                done_bytes: 0,
+                total_bytes: 4_194_304
+            }
+        ),
+        "{error}"
+    );
+    // The engine works on.
+    let control = Control::new();
+    engine
+        .upload_part(&data, &mut on_device, 0, &control)
+        .unwrap();
+    assert_eq!(control.progress().done_bytes, 4 << 20);
+    assert_eq!(control.progress().total_bytes, 4 << 20);
+    drop((on_device, engine, memory));
+    machine.check_clean();
+}
+
+#[test]
+fn files_are_streamed_in_whole_and_in_part_through_the_page_cache_and_past_it() {
+    let path = std::env::temp_dir().join(format!("pinfold-{}-stream.bin", std::process::id()));
+    let data: Vec<u8> = (0..900_001u64).map(|i| splitmix64(i) as u8).collect();
+    std::fs::write(&path, &data).unwrap();
+    everywhere(1, |place: &Place| {
+        let (memory, engine) = engine(&place.device(0));
+        let mut on_device = memory.device::<u8>(data.len()).unwrap();
+        for file in [
+            FileRange::open(&path).unwrap(),
+            FileRange::open(&path).unwrap().direct(),
+        ] {
+            let moved = engine
+                .upload_file(&file, &mut on_device, 0, &Control::new())
+                .unwrap();
+            assert!(matches!(moved.path, Path::Staged { .. }));
+            let mut back = vec![0; data.len()];
+            engine.download(&on_device, &mut back).unwrap();
+            assert!(back == data, "{}", place.name);
+        }
+        let part = FileRange::open(&path).unwrap().part(1000, 200_000);
+        engine
+            .upload_file(&part, &mut on_device, 5, &Control::new())
+            .unwrap();
+        let mut back = vec![0; 200_000];
+        engine
+            .download_part(&on_device, 5, &mut back, &Control::new())
+            .unwrap();
+        assert!(back == data[1000..201_000]);
+    });
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_file_that_has_become_shorter_is_an_error_that_names_it_and_the_place() {
+    let path = std::env::temp_dir().join(format!("pinfold-{}-short.bin", std::process::id()));
+    std::fs::write(&path, vec![1; 300_000]).unwrap();
+    let machine = Machine::new(options(), Policy::Eager);
+    let (memory, engine) = engine(&machine.device(0));
+    let mut on_device = memory.device::<u8>(300_000).unwrap();
+    let file = FileRange::open(&path).unwrap();
+    std::fs::write(&path, vec![1; 100_000]).unwrap();
+    let error = engine
+        .upload_file(&file, &mut on_device, 0, &Control::new())
+        .unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("short.bin") && text.contains("ends before"),
+        "{text}"
+    );
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(FileRange::open(&path), Err(Error::File { .. })));
+    drop((on_device, engine, memory));
+    machine.check_clean();
+}
+
+#[test]
+fn transfers_of_several_threads_share_an_engine() {
+    let machine = Machine::new(options(), Policy::Seeded(3));
+    let (memory, engine) = engine(&machine.device(0));
+    std::thread::scope(|scope| {
+        for salt in 0..4 {
+            let (memory, engine) = (&memory, engine.clone());
+            scope.spawn(move || {
+                let data = numbers(300_000 + salt as usize, salt);
+                let mut on_device = memory.device(data.len()).unwrap();
+                let mut back = vec![0; data.len()];
+                engine.upload(&data, &mut on_device).unwrap();
+                engine.download(&on_device, &mut back).unwrap();
+                assert!(back == data);
+            });
+        }
+    });
+    drop((engine, memory));
+    machine.check_clean();
+}
