@@ -145,6 +145,10 @@ pub enum Bench {
     Pool,
     /// Fresh page-locked memory: the pool against the driver, copies from both
     Pin,
+    /// Ordinary memory to the device and back: the engine against the driver's own copies
+    Stage,
+    /// Scattered blocks and random rows of host memory: one launch against many copies
+    Gather,
     /// A long run on several threads that checks every byte
     Soak {
         /// How long

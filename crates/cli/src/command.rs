@@ -93,6 +93,8 @@ fn execute(cli: &Cli) -> Result<(), Failure> {
             let report = match what {
                 Bench::Pool => bench::pool::run(&device, &mut Bars::default())?,
                 Bench::Pin => bench::pin::run(&device, &mut Bars::default())?,
+                Bench::Stage => bench::stage::run(&device, &mut Bars::default())?,
+                Bench::Gather => bench::gather::run(&device, &mut Bars::default())?,
                 Bench::Soak { seconds } => {
                     bench::soak::run(&device, *seconds, &mut Bars::default())?
                 }

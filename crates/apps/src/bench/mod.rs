@@ -1,12 +1,15 @@
 //! Benchmarks of pinfold itself against what the driver offers.
 //!
-//! [`pool`] what a warm pool costs · [`pin`] what fresh page-locked memory costs · [`soak`] a long
-//! run that looks for a wrong byte. The first two take turns
-//! between what they compare, within one run, and report medians with their spread.
+//! [`pool`] what a warm pool costs · [`pin`] what fresh page-locked memory costs · [`stage`] ordinary
+//! memory to the device and back · [`gather`] scattered blocks and rows ·
+//! [`soak`] a long run that looks for a wrong byte. All but the
+//! last take turns between what they compare, within one run, and report medians with their spread.
 
+pub mod gather;
 pub mod pin;
 pub mod pool;
 pub mod soak;
+pub mod stage;
 
 use crate::report::{DeviceLabel, Fact};
 use pinfold::measure::median;

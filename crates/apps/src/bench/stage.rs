@@ -1,0 +1,250 @@
+//! Ordinary memory to the device and back: the driver's own copy, the engine, and page-locked
+//! memory as the ceiling, in turn; and how the engine's threads and slots tell.
+
+use super::{BenchReport, BenchRow};
+use crate::error::{JobError, Result};
+use crate::progress::Progress;
+use crate::report::Fact;
+use pinfold::transfer::{Engine, EngineOptions};
+use pinfold::{Bytes, Device, DeviceBuffer, DownloadBuffer, Memory, MemoryKind, UploadBuffer};
+
+/// Sizes that all ways are compared at; those for which the machine has no room are left out.
+const SIZES: [usize; 6] = [
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    16 << 20,
+    256 << 20,
+    1 << 30,
+];
+/// A simulated device is a few times slower than a real one, in real time.
+const SIMULATED_BYTES_MAX: usize = 64 << 20;
+/// Threads and slots are told apart at this size.
+const SCALE_BYTES: usize = 512 << 20;
+const THREADS: [u32; 5] = [1, 2, 4, 8, 12];
+const SLOTS: [(u64, u32); 5] = [
+    (512 << 10, 4),
+    (1 << 20, 3),
+    (2 << 20, 2),
+    (2 << 20, 3),
+    (4 << 20, 3),
+];
+
+/// What is compared at one size.
+struct Ways {
+    device: Device,
+    memory: Memory,
+    engine: Engine,
+    stream: pinfold::Stream,
+}
+
+/// Buffers of one size.
+struct Buffers {
+    ordinary: Vec<u8>,
+    there: DeviceBuffer<u8>,
+    pageable: Option<UploadBuffer<u8>>,
+    pageable_back: Option<DownloadBuffer<u8>>,
+    locked: Option<UploadBuffer<u8>>,
+    locked_back: Option<DownloadBuffer<u8>>,
+}
+
+/// Measures the engine.
+///
+/// # Errors
+/// Where memory cannot be had, the device fails, or wrong bytes arrive.
+pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<BenchReport> {
+    let mut report = BenchReport::new("stage", device);
+    let memory = Memory::new(device);
+    let ways = Ways {
+        engine: Engine::new(&memory, device)?,
+        stream: device.stream()?,
+        device: device.clone(),
+        memory,
+    };
+    let room = pinfold_machine::Machine::read().pin_headroom().bytes as usize / 8;
+    let largest = match device.is_simulated() {
+        true => SIMULATED_BYTES_MAX.min(room),
+        false => room,
+    };
+    let sizes: Vec<usize> = SIZES.into_iter().filter(|n| *n <= largest).collect();
+    progress.begin("staging", sizes.len() as u64 + 2);
+    for bytes in sizes {
+        ways.compare(bytes, &mut report)?;
+        progress.step();
+    }
+    let scale = SCALE_BYTES.min(largest);
+    let threads = THREADS.map(|n| (format!("{n} threads"), Some(n), 2 << 20, 3));
+    scaling(&ways, scale, "threads", threads, &mut report)?;
+    progress.step();
+    let slots = SLOTS.map(|(bytes, slots)| {
+        let name = format!("{slots} slots of {}", Bytes(bytes));
+        (name, None, bytes, slots)
+    });
+    scaling(&ways, scale, "slots", slots, &mut report)?;
+    progress.step();
+    progress.end();
+    let threads = ways.engine.threads();
+    report.findings.push(Fact::new("engine's threads", threads));
+    let text = format!("{} at a time", Bytes(scale as u64));
+    report.findings.push(Fact::new("threads and slots", text));
+    Ok(report)
+}
+
+/// Six ways, as their names say.
+const WAYS: [&str; 6] = [
+    "driver, to the device",
+    "engine, to the device",
+    "page-locked, to the device",
+    "driver, to the host",
+    "engine, to the host",
+    "page-locked, to the host",
+];
+
+impl Ways {
+    fn compare(&self, bytes: usize, report: &mut BenchReport) -> Result<()> {
+        let mut buffers = self.buffers(bytes)?;
+        let repeats = match (self.device.is_simulated(), bytes) {
+            (true, _) => 1,
+            (_, ..=0x10_0000) => 61,
+            (_, ..=0x100_0000) => 31,
+            _ => 7,
+        };
+        let mut rates: [Vec<f64>; WAYS.len()] = Default::default();
+        for round in 0..=repeats {
+            for (way, rates) in rates.iter_mut().enumerate() {
+                let start_ns = self.device.now_ns();
+                self.once(way, &mut buffers)?;
+                let ns = (self.device.now_ns() - start_ns) as f64;
+                if round > 0 {
+                    rates.push(bytes as f64 / ns);
+                }
+            }
+        }
+        self.check(&mut buffers)?;
+        let size = Bytes(bytes as u64);
+        for (name, rates) in WAYS.iter().zip(rates) {
+            let name = format!("{name}, {size}");
+            let simulated = self.device.is_simulated();
+            let row = BenchRow::new("ordinary memory", name, "GB/s", rates, simulated);
+            report.rows.push(row);
+        }
+        for (over, under, what) in [(1, 0, "engine against driver"), (4, 3, "and to the host")] {
+            let names = [over, under].map(|way: usize| format!("{}, {size}", WAYS[way]));
+            report.ratio(&format!("{what}, {size}"), &names[0], &names[1]);
+        }
+        Ok(())
+    }
+
+    fn buffers(&self, bytes: usize) -> Result<Buffers> {
+        let pageable = self.memory.of_kind(MemoryKind::Pageable);
+        let ordinary = numbers(bytes);
+        let mut locked = self.memory.upload(bytes)?;
+        locked.write(0, &ordinary)?;
+        let mut pageable_up = pageable.upload(bytes)?;
+        pageable_up.write(0, &ordinary)?;
+        Ok(Buffers {
+            there: self.memory.device(bytes)?,
+            pageable: Some(pageable_up),
+            pageable_back: Some(pageable.download(bytes)?),
+            locked: Some(locked),
+            locked_back: Some(self.memory.download(bytes)?),
+            ordinary,
+        })
+    }
+
+    /// One transfer, waited for.
+    fn once(&self, way: usize, buffers: &mut Buffers) -> Result<()> {
+        let there = &mut buffers.there;
+        let up = |buffer: &mut Option<UploadBuffer<u8>>, there: &mut _| -> Result<()> {
+            if let Some(from) = buffer.take() {
+                *buffer = Some(self.stream.upload(from, there)?.wait()?);
+            }
+            Ok(())
+        };
+        let down = |buffer: &mut Option<DownloadBuffer<u8>>, there: &_| -> Result<()> {
+            if let Some(to) = buffer.take() {
+                *buffer = Some(self.stream.download(there, to)?.wait()?);
+            }
+            Ok(())
+        };
+        match way {
+            0 => up(&mut buffers.pageable, there),
+            1 => Ok(self.engine.upload(&buffers.ordinary, there).map(drop)?),
+            2 => up(&mut buffers.locked, there),
+            3 => down(&mut buffers.pageable_back, there),
+            4 => Ok((self.engine).download(there, &mut buffers.ordinary).map(drop)?),
+            _ => down(&mut buffers.locked_back, there),
+        }
+    }
+
+    /// What came back by every way is what was sent.
+    fn check(&self, buffers: &mut Buffers) -> Result<()> {
+        let sent = numbers(buffers.ordinary.len());
+        let back = [&buffers.pageable_back, &buffers.locked_back];
+        let all_right = buffers.ordinary == sent
+            && back.iter().all(|b| b.as_ref().is_some_and(|b| **b == *sent));
+        match all_right {
+            true => Ok(()),
+            false => Err(wrong()),
+        }
+    }
+}
+
+fn wrong() -> JobError {
+    JobError::WrongResult {
+        strategy: "bench stage".to_owned(),
+        error: f64::INFINITY,
+        allowed: 0.0,
+    }
+}
+
+/// Engines of different shapes, in turn.
+fn scaling<const N: usize>(
+    ways: &Ways,
+    bytes: usize,
+    group: &str,
+    shapes: [(String, Option<u32>, u64, u32); N],
+    report: &mut BenchReport,
+) -> Result<()> {
+    let mut data = numbers(bytes);
+    let mut there = ways.memory.device(bytes)?;
+    let mut engines = Vec::new();
+    for (name, threads, slot_bytes, slots) in shapes {
+        let mut options = EngineOptions::default();
+        (options.threads, options.slot_bytes, options.slots) = (threads, slot_bytes, slots);
+        let engine = Engine::with_options(&ways.memory, &ways.device, &options)?;
+        engines.push((name, engine, [Vec::new(), Vec::new()]));
+    }
+    let repeats = if ways.device.is_simulated() { 1 } else { 5 };
+    for round in 0..=repeats {
+        for (_, engine, rates) in &mut engines {
+            let start_ns = ways.device.now_ns();
+            engine.upload(&data, &mut there)?;
+            let middle_ns = ways.device.now_ns();
+            engine.download(&there, &mut data)?;
+            let end_ns = ways.device.now_ns();
+            if round > 0 {
+                rates[0].push(bytes as f64 / (middle_ns - start_ns) as f64);
+                rates[1].push(bytes as f64 / (end_ns - middle_ns) as f64);
+            }
+        }
+    }
+    if data != numbers(bytes) {
+        return Err(wrong());
+    }
+    let simulated = ways.device.is_simulated();
+    for (name, _, [up, down]) in engines {
+        for (way, rates) in [("to the device", up), ("to the host", down)] {
+            let name = format!("{name}, {way}");
+            report
+                .rows
+                .push(BenchRow::new(group, name, "GB/s", rates, simulated));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes in which a chunk in the wrong place shows.
+fn numbers(bytes: usize) -> Vec<u8> {
+    (0..bytes as u64).map(|i| (i ^ i >> 8 ^ i >> 17 ^ i >> 25) as u8).collect()
+}
