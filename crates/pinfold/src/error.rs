@@ -5,6 +5,7 @@ use crate::memory::source::Refusal;
 use pinfold_hal::DriverError;
 use pinfold_model::MemoryKind;
 use std::fmt;
+use std::ops::Range;
 use std::panic::Location;
 use std::time::Duration;
 
@@ -154,7 +155,7 @@ pub enum Error {
     /// Host memory that is page-locked already.
     #[error(
         "host memory {start:#x}..{end:#x} is page-locked already, by {owner}; use that buffer, or \
-         drop it first"
+         drop it first{}", free_hint(free)
     )]
     AlreadyRegistered {
         /// Start of the range asked for.
@@ -163,6 +164,17 @@ pub enum Error {
         end: usize,
         /// The first owner of an overlapping range.
         owner: String,
+        /// The parts that no buffer has, in order, where there are any.
+        free: Vec<Range<usize>>,
+    },
+    /// Host memory that is mapped for reading only, on a device that cannot page-lock such memory.
+    #[error(
+        "{device} cannot page-lock memory that may be mapped for reading only; map a file \
+         privately for writing (`MmapOptions::map_copy`), or copy the data into an upload buffer"
+    )]
+    ReadOnly {
+        /// The device's name.
+        device: String,
     },
     /// A wait on an event that was never recorded: the driver would not wait at all.
     #[error(
@@ -243,6 +255,17 @@ pub enum Error {
         /// The driver's answer.
         source: DriverError,
     },
+}
+
+fn free_hint(free: &[Range<usize>]) -> String {
+    if free.is_empty() {
+        return String::new();
+    }
+    let parts: Vec<String> = free
+        .iter()
+        .map(|part| format!("{:#x}..{:#x}", part.start, part.end))
+        .collect();
+    format!("; free of it: {}", parts.join(", "))
 }
 
 fn sticky_hint(error: &DriverError) -> &'static str {

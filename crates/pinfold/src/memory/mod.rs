@@ -4,12 +4,14 @@
 //! and says why → what the [`source`] has at hand is taken; else [`ladder`] asks it for more, and
 //! steps down when that fails → the result is a [`Block`] with its [`Placement`], which a typed
 //! buffer wraps. When the buffer goes away, the block waits in [`retire`] for the device, then goes
-//! back to the source. [`pooled`] is the source that is used; [`plain`] serves what a pool does not
-//! hold, and those who want none.
+//! back to the source; while it lives and idles, [`pin_on_use`] may make it ordinary memory.
+//! [`register`] takes in memory of the caller's own. [`pooled`] is the source that is used;
+//! [`plain`] serves what a pool does not hold, and those who want none.
 
 pub(crate) mod block;
 mod decide;
 mod ladder;
+pub(crate) mod pin_on_use;
 mod placement;
 mod plain;
 mod pooled;
@@ -18,6 +20,7 @@ mod retire;
 pub(crate) mod source;
 
 pub use decide::{Measured, Use};
+pub use pin_on_use::Unpinned;
 pub use placement::{LadderStep, Placement, Reason, ReasonCode};
 
 use crate::buffer::{
@@ -27,13 +30,15 @@ use crate::buffer::{
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Refused, Result};
-use crate::pool::{PoolOptions, PoolStats};
+use crate::pool::{PinOnUse, PoolOptions, PoolStats};
+use crate::registry::Registry;
 use crate::track::books::Books;
 use crate::track::live::Live;
 use crate::track::{MemoryReport, MemoryStats, Tracking, leaks};
 use block::Block;
 use decide::{Decisions, Desk};
 use parking_lot::Mutex;
+use pin_on_use::Pins;
 use pinfold_model::MemoryKind;
 use retire::Retired;
 use source::BlockSource;
@@ -68,6 +73,7 @@ pub(crate) struct MemoryInner {
     devices: Vec<Device>,
     source: Box<dyn BlockSource>,
     retired: Retired,
+    pins: Pins,
     books: Arc<Books>,
     live: Live,
     measured: Mutex<Option<Arc<Measured>>>,
@@ -112,20 +118,25 @@ impl Memory {
     /// [`for_devices`](Self::for_devices).
     pub fn unpooled(devices: &[Device]) -> Option<Self> {
         let source = || Box::new(plain::PlainSource::new(devices));
-        one_platform(devices).then(|| Self::with_source(devices.to_vec(), source()))
+        one_platform(devices).then(|| Self::with_source(devices.to_vec(), source(), None))
     }
 
     fn over_pool(devices: Vec<Device>, options: &PoolOptions) -> Self {
         let source = Box::new(pooled::PooledSource::new(&devices, options));
-        Self::with_source(devices, source)
+        Self::with_source(devices, source, options.pin_on_use)
     }
 
-    fn with_source(devices: Vec<Device>, source: Box<dyn BlockSource>) -> Self {
+    fn with_source(
+        devices: Vec<Device>,
+        source: Box<dyn BlockSource>,
+        pin_on_use: Option<PinOnUse>,
+    ) -> Self {
         let inner = MemoryInner {
             source,
             desk: Desk::new(Decisions::new(&devices, None)),
             devices,
             retired: Retired::default(),
+            pins: Pins::new(pin_on_use),
             books: Books::new(),
             live: Live::default(),
             measured: Mutex::new(None),
@@ -314,9 +325,14 @@ impl Memory {
     /// Page-locks memory that the caller owns, in place. It is given back by
     /// [`RegisteredBuffer::into_inner`]. An empty range is never page-locked, and is no error.
     ///
+    /// A range inside of one that is page-locked already shares it; the last owner's end makes it
+    /// ordinary memory. A range that other code of the process has page-locked is used as it is,
+    /// and never unlocked from here: that code must keep it so for longer than the buffer lives.
+    /// [`placement`](RegisteredBuffer::placement) says which it was.
+    ///
     /// # Errors
-    /// [`Error::AlreadyRegistered`] naming the first owner, [`Error::Driver`]; the owner comes
-    /// back.
+    /// [`Error::AlreadyRegistered`] where it overlaps another range in part, naming the first
+    /// owner and what is free; [`Error::ReadOnly`], [`Error::Driver`]; the owner comes back.
     #[track_caller]
     pub fn register<O: HostRange + Send + Sync + 'static>(
         &self,
@@ -409,11 +425,19 @@ impl MemoryInner {
     fn collect(&self) -> Result<()> {
         let outcome = self.collect_retired();
         self.source.tick();
+        self.pins.tick(self.registry());
         outcome
     }
 
+    fn registry(&self) -> &Registry {
+        &self.devices[0].platform_inner().registry
+    }
+
     fn stats(&self) -> MemoryStats {
-        self.books.stats(self.retired.bytes())
+        MemoryStats {
+            unpinned_bytes: self.pins.unpinned_bytes(),
+            ..self.books.stats(self.retired.bytes())
+        }
     }
 
     pub(crate) fn report(&self) -> MemoryReport {

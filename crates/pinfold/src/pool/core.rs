@@ -62,6 +62,8 @@ pub(crate) struct Core {
     pub(super) growing: Mutex<Growing>,
     pub(super) grown: Condvar,
     pub(super) quarantined_bytes: AtomicU64,
+    /// Of blocks in use, what is ordinary memory at the moment.
+    pub(super) unpinned_bytes: AtomicU64,
 }
 
 impl Core {
@@ -84,6 +86,7 @@ impl Core {
             growing: Mutex::default(),
             grown: Condvar::new(),
             quarantined_bytes: AtomicU64::new(0),
+            unpinned_bytes: AtomicU64::new(0),
         })
     }
 
@@ -218,21 +221,37 @@ impl Core {
         reclaim: &dyn Fn(),
         attempt: impl Fn() -> Option<R>,
     ) -> Result<R, Refusal> {
-        let _entered = self.budget.enter();
-        let deadline = self.budget.deadline();
-        let (mut grown, mut flushed, mut wants) = (0, false, None);
-        loop {
-            let seen = self.budget.returns();
+        let mut wants = None;
+        self.until(reclaim, || {
             if let Some(found) = attempt() {
-                return Ok(found);
+                return Ok(Some(found));
             }
             wants.get_or_insert_with(|| self.want());
-            let Err(problem) = self.grow(bytes) else {
-                grown += 1;
-                if grown == GROWN_MAX {
-                    return Err(outrun());
+            self.grow(bytes).map(|()| None)
+        })
+    }
+
+    /// Takes a step until it finds something, making room in the pool where it fails.
+    pub(super) fn until<R>(
+        self: &Arc<Self>,
+        reclaim: &dyn Fn(),
+        mut step: impl FnMut() -> Result<Option<R>, Problem>,
+    ) -> Result<R, Refusal> {
+        let _entered = self.budget.enter();
+        let deadline = self.budget.deadline();
+        let (mut grown, mut flushed) = (0, false);
+        loop {
+            let seen = self.budget.returns();
+            let problem = match step() {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => {
+                    grown += 1;
+                    if grown == GROWN_MAX {
+                        return Err(outrun());
+                    }
+                    continue;
                 }
-                continue;
+                Err(problem) => problem,
             };
             // What idles elsewhere in the pool makes room.
             if self.shrink(|_| true) > 0 {
@@ -301,6 +320,7 @@ impl Core {
         let (pinned, peak) = self.budget.reserved_and_peak_bytes();
         let quarantined_bytes = self.quarantined_bytes.load(Ordering::Relaxed);
         let usable = pinned.saturating_sub(quarantined_bytes);
+        let unpinned_bytes = self.unpinned_bytes.load(Ordering::Relaxed);
         let (segments, misplaced_bytes) = {
             let segments = self.segments.read();
             let misplaced = segments.values().map(|s| s.misplaced_bytes);
@@ -310,7 +330,7 @@ impl Core {
             blocks: in_use.blocks,
             requested_bytes: in_use.requested_bytes,
             held_bytes: in_use.held_bytes,
-            cached_bytes: usable.saturating_sub(in_use.held_bytes),
+            cached_bytes: (usable + unpinned_bytes).saturating_sub(in_use.held_bytes),
             pinned_bytes: pinned,
             pinned_bytes_peak: peak,
             quarantined_bytes,
@@ -347,7 +367,7 @@ pub(super) fn no_such_size(bytes: u64) -> DriverError {
     DriverError::with_detail(ErrorCode::OutOfMemory, "mmap", what)
 }
 
-fn flows(slot: &Slot) -> Flows {
+pub(super) fn flows(slot: &Slot) -> Flows {
     Flows {
         blocks: 1,
         requested_bytes: slot.requested_bytes,

@@ -6,8 +6,8 @@
 //! [`options`] how far it may grow · `core` requests · `growth` growing and shrinking · `local` the
 //! caches of threads · `segments` and `prefault` where memory comes from, [`numa`] near which
 //! processors · `background` page-locking ahead of requests · `budget` how much there may be ·
-//! `stats` the books. Which bytes are whose is arithmetic, and in a crate of its own:
-//! `pinfold-pool`.
+//! `whole` blocks with a segment of their own · `stats` the books. Which bytes are whose is
+//! arithmetic, and in a crate of its own: `pinfold-pool`.
 
 mod background;
 mod budget;
@@ -19,13 +19,15 @@ pub mod options;
 mod prefault;
 mod segments;
 mod stats;
+mod whole;
 
 pub(crate) use background::Background;
 pub use background::{Reservation, ReserveProgress};
 pub use numa::{NumaBinding, NumaNode};
-pub use options::{PoolOptions, WhenFull};
+pub use options::{PinOnUse, PoolOptions, WhenFull};
 pub(crate) use segments::CUT_BYTES;
 pub use stats::PoolStats;
+pub(crate) use whole::Whole;
 
 use self::core::{Core, Slot};
 use crate::device::Device;
@@ -39,7 +41,8 @@ use std::sync::Arc;
 /// A pool of page-locked memory for one device, or for several. Cheap to clone.
 ///
 /// Nothing is page-locked before the first block is asked for. Its memory lies on the NUMA node of
-/// the first device, unless the options say otherwise; [`stats`](Self::stats) tells whether it does.
+/// the first device, unless the options say otherwise; [`stats`](Self::stats) tells whether it
+/// does.
 #[derive(Clone)]
 pub struct Pool {
     // Before the core, so that its thread has ended when the core goes away.
@@ -138,10 +141,11 @@ impl Pool {
         Ok(self.core.reserve(bytes, &|| ())?)
     }
 
-    /// Has so many bytes more page-locked by a thread of the pool, in pieces of 64 MiB that requests
-    /// can use as soon as each is there. Requests meanwhile are served as ever; one that needs more
-    /// than the pool has waits for the piece in progress at most. Also opens the devices, where
-    /// nobody has, so this returns at once. Blocks larger than a piece are not served from it.
+    /// Has so many bytes more page-locked by a thread of the pool, in pieces of 64 MiB that
+    /// requests can use as soon as each is there. Requests meanwhile are served as ever; one that
+    /// needs more than the pool has waits for the piece in progress at most. Also opens the
+    /// devices, where nobody has, so this returns at once. Blocks larger than a piece are not
+    /// served from it.
     ///
     /// Reservations are served in order, by one thread.
     ///

@@ -75,6 +75,7 @@ impl Stream {
         let Some(host) = source.host().filter(|_| copy.bytes > 0) else {
             return Ok(());
         };
+        let _in_use = source.begin_use()?;
         let uses = [(source, false), (to.block(), true)];
         let parts = parts(source, copy.from_bytes, copy.bytes);
         self.enqueue_parts(&uses, "enqueuing a copy to the device", parts, |part| {
@@ -157,6 +158,7 @@ impl Stream {
         let Some(host) = target.host().filter(|_| copy.bytes > 0) else {
             return Ok(());
         };
+        let _in_use = target.begin_use()?;
         let uses = [(from.block(), false), (target, true)];
         let parts = parts(target, copy.to_bytes, copy.bytes);
         self.enqueue_parts(&uses, "enqueuing a copy to the host", parts, |part| {

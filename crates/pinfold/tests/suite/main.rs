@@ -19,6 +19,8 @@ mod numa;
 #[cfg(test)]
 mod order;
 #[cfg(test)]
+mod pin_on_use;
+#[cfg(test)]
 mod pool;
 #[cfg(test)]
 mod register;

@@ -2,7 +2,7 @@
 
 use pinfold::buffer::HandOver;
 use pinfold::kernels::dot::Dot;
-use pinfold::pool::{Pool, PoolOptions};
+use pinfold::pool::{PinOnUse, Pool, PoolOptions};
 use pinfold::{Device, Error, EventKind, Memory, MemoryKind, Platform, Refused, Result, Stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -280,5 +280,41 @@ pub(super) fn reserved(run: &Run<'_>) -> Result<()> {
     let mut on_device = run.step(|| memory.device(LEN))?;
     let up = run.give(up.hand_over(), |up| stream.upload(up, &mut on_device))?;
     drop(run.give(up, |up| up.wait())?);
+    Ok(())
+}
+
+/// Buffers that are made ordinary memory before each use: one of the program's own memory, and
+/// over a pool one that has a segment of its own.
+pub(super) fn pinned_on_use(run: &Run<'_>) -> Result<()> {
+    const LARGE: usize = 20_000;
+    let device = run.device(0)?;
+    let stream = run.step(|| device.stream())?;
+    let devices = std::slice::from_ref(&device);
+    let mut options = PoolOptions::default();
+    options.pin_on_use = Some(PinOnUse {
+        idle_after: Duration::from_secs(3600),
+        least_bytes: 0,
+    });
+    let memory = match run.pooled {
+        true => Memory::pooled(devices, &options).unwrap(),
+        false => run.memory(devices),
+    };
+    let mut on_device = run.step(|| memory.device(LARGE))?;
+    let mut up = run.step(|| memory.exchange::<u32>(LARGE))?;
+    up.iter_mut()
+        .enumerate()
+        .for_each(|(i, v)| *v = numbers(4)(i));
+    let mut down = run.give(vec![0u32; LARGE], |data| memory.register(data))?;
+    for _ in 0..2 {
+        memory.unpin_idle(Duration::ZERO);
+        let flight = run.give(up.hand_over(), |up| stream.upload(up, &mut on_device))?;
+        let back = run.give(down.hand_over(), |down| stream.download(&on_device, down))?;
+        down = run.give(back, |back| back.wait())?;
+        let is_right = |(i, v): (usize, &u32)| *v == numbers(4)(i);
+        assert!(down.as_slice().iter().enumerate().all(is_right));
+        down.as_mut_slice().fill(0);
+        up = run.give(flight, |flight| flight.wait())?;
+        assert!(up.iter().enumerate().all(is_right));
+    }
     Ok(())
 }
