@@ -149,6 +149,8 @@ pub enum Bench {
     Stage,
     /// Scattered blocks and random rows of host memory: one launch against many copies
     Gather,
+    /// Data that the host has just written: by ordinary and by streaming stores
+    Fresh,
     /// A long run on several threads that checks every byte
     Soak {
         /// How long

@@ -95,6 +95,7 @@ fn execute(cli: &Cli) -> Result<(), Failure> {
                 Bench::Pin => bench::pin::run(&device, &mut Bars::default())?,
                 Bench::Stage => bench::stage::run(&device, &mut Bars::default())?,
                 Bench::Gather => bench::gather::run(&device, &mut Bars::default())?,
+                Bench::Fresh => bench::fresh::run(&device, &mut Bars::default())?,
                 Bench::Soak { seconds } => {
                     bench::soak::run(&device, *seconds, &mut Bars::default())?
                 }

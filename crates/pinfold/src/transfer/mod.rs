@@ -18,7 +18,7 @@ mod job;
 mod lanes;
 mod staged;
 
-pub use choose::{Path, PathReason};
+pub use choose::{Path, PathReason, Way};
 pub use control::{Control, Progress};
 pub use file::FileRange;
 pub use handle::{Begun, Ended, Transfer};
@@ -48,7 +48,9 @@ pub struct EngineOptions {
     pub slot_bytes: u64,
     /// Slots of a thread, from 2 to 16.
     pub slots: u32,
-    /// What decides between paths; `None` for the shipped profile that is nearest to the device.
+    /// The way that every transfer goes; `None` lets the model decide for each.
+    pub way: Option<Way>,
+    /// What decides between ways; `None` for the shipped profile that is nearest to the device.
     pub profile: Option<Profile>,
 }
 
@@ -58,6 +60,7 @@ impl Default for EngineOptions {
             threads: None,
             slot_bytes: 2 << 20,
             slots: 3,
+            way: None,
             profile: None,
         }
     }
@@ -122,7 +125,7 @@ impl Engine {
     /// As [`new`](Self::new).
     pub fn with_options(memory: &Memory, device: &Device, options: &EngineOptions) -> Result<Self> {
         let lanes = Lanes::new(memory.near(device)?, device, options);
-        let chooser = Chooser::new(device, options.profile.clone(), lanes.count());
+        let chooser = Chooser::new(device, options, lanes.count());
         Ok(Engine {
             inner: Arc::new(Inner { lanes, chooser }),
         })
