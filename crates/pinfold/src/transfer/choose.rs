@@ -120,6 +120,10 @@ impl Chooser {
 }
 
 impl Chooser {
+    pub(super) fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
     /// The path by threads, and the bytes of its chunks.
     pub(super) fn staged(&self, bytes: u64, slot_bytes: u64) -> (Path, u64) {
         let chunk_bytes = chunk_bytes(bytes, self.threads, slot_bytes);
