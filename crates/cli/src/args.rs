@@ -135,6 +135,9 @@ pub enum Command {
         /// The job.
         #[command(subcommand)]
         job: Job,
+        /// Also report the memory at the end, by kind and by the line of code that asked
+        #[arg(long, global = true)]
+        memory_report: bool,
     },
 }
 
@@ -145,12 +148,18 @@ pub enum Bench {
     Pool,
     /// Fresh page-locked memory: the pool against the driver, copies from both
     Pin,
-    /// Ordinary memory to the device and back: the engine against the driver's own copies
+    /// Ordinary memory to the device and back: engine against driver
     Stage,
-    /// Scattered blocks and random rows of host memory: one launch against many copies
+    /// Scattered blocks and random rows: one launch against copies
     Gather,
-    /// Data that the host has just written: by ordinary and by streaming stores
+    /// Fresh data, written by ordinary and by streaming stores
     Fresh,
+    /// A recorded trace of allocation, over pool and driver
+    Replay {
+        /// The trace
+        #[arg(value_name = "TRACE")]
+        file: PathBuf,
+    },
     /// A long run on several threads that checks every byte
     Soak {
         /// How long

@@ -30,6 +30,7 @@ use crate::error::{Error, Refused, Result};
 use crate::pool::{PoolOptions, PoolStats};
 use crate::track::books::Books;
 use crate::track::live::Live;
+use crate::track::trace::Recorder;
 use crate::track::{MemoryReport, MemoryStats, Tracking, leaks};
 use block::Block;
 use decide::{Decisions, Desk};
@@ -383,6 +384,19 @@ impl Memory {
     /// How much is remembered of each block from now on; call sites always are.
     pub fn set_tracking(&self, tracking: Tracking) {
         self.inner.live.set(tracking);
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.inner.live.is_recorded()
+    }
+
+    /// False where a recording is on already.
+    pub(crate) fn start_recording(&self, recorder: Arc<Recorder>) -> bool {
+        self.inner.live.record(recorder)
+    }
+
+    pub(crate) fn stop_recording(&self) {
+        self.inner.live.stop_recording();
     }
 
     #[track_caller]

@@ -1,7 +1,7 @@
 //! The books: by call site, block by block, and what is left at the end.
 
 use crate::common::{Machine, options};
-use pinfold::track::{SiteStats, Tracking, live_memory};
+use pinfold::track::{SiteStats, TraceEvent, Tracking, live_memory, read_trace};
 use pinfold::{Memory, MemoryKind, UploadBuffer};
 use pinfold_hal_sim::Policy;
 
@@ -141,6 +141,53 @@ fn a_buffer_in_flight_counts_until_the_device_has_let_go_of_it() {
         (0, 0)
     );
     drop((target, stream));
+    machine_ends(memory, machine);
+}
+
+#[test]
+fn a_trace_has_what_was_taken_while_it_was_recorded_and_is_read_again() {
+    let path = std::env::temp_dir().join(format!("pinfold-{}.trace", std::process::id()));
+    let machine = Machine::new(options(), Policy::Eager);
+    let memory = Memory::new(&machine.device(0));
+    memory.set_tracking(Tracking::Blocks);
+    let before = memory.upload::<u8>(1).unwrap();
+    memory.set_tracking(Tracking::Sites);
+    let recording = memory.record_trace(&path).unwrap();
+    assert!(memory.record_trace(&path).is_err());
+    let first = memory.upload::<u8>(100).unwrap();
+    let second = memory.zero_copy::<u32>(50).unwrap();
+    drop((first, before));
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(second));
+    });
+    let third = memory.download::<u8>(7).unwrap();
+    assert_eq!(recording.finish().unwrap(), 5);
+    drop(third);
+    let events = read_trace(&path).unwrap();
+    let short: Vec<_> = events
+        .iter()
+        .map(|event| match event {
+            TraceEvent::Take { bytes, kind, .. } => Some((*bytes, *kind)),
+            TraceEvent::Give { .. } => None,
+        })
+        .collect();
+    let locked = MemoryKind::PageLocked;
+    let mapped = MemoryKind::Mapped;
+    let taken = |bytes, kind| Some((bytes, kind));
+    assert_eq!(
+        short,
+        [
+            taken(100, locked),
+            taken(200, mapped),
+            None,
+            None,
+            taken(7, locked)
+        ]
+    );
+    std::fs::write(&path, "pinfold-trace 1\n- 5 7 0\n").unwrap();
+    let error = read_trace(&path).unwrap_err().to_string();
+    assert!(error.contains("line 2"), "{error}");
+    std::fs::remove_file(&path).unwrap();
     machine_ends(memory, machine);
 }
 
