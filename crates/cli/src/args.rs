@@ -146,7 +146,7 @@ pub enum Command {
 pub enum Bench {
     /// A warm pool: taking and giving back, threads, work in flight, holes
     Pool,
-    /// Fresh page-locked memory: the pool against the driver, copies from both
+    /// Fresh page-locked memory: pool against driver, and copies from both
     Pin,
     /// Ordinary memory to the device and back: engine against driver
     Stage,

@@ -151,9 +151,9 @@ fn typed(device: &Device, report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// Pairs a second of several threads, each by itself, while all of them are at it. In turn with work
-/// that has nothing to do with memory managers: how well threads run side by side on this machine
-/// at all, whose processors may be halves of one core.
+/// Pairs a second of several threads, each by itself, while all of them are at it. In turn with
+/// work that has nothing to do with memory managers: how well threads run side by side on this
+/// machine at all, whose processors may be halves of one core.
 fn threads(pool: &Pool, report: &mut BenchReport) -> Result<()> {
     let pair = || {
         let block = pool.take(black_box(THREAD_BYTES))?;

@@ -39,7 +39,8 @@ use std::sync::Arc;
 /// A pool of page-locked memory for one device, or for several. Cheap to clone.
 ///
 /// Nothing is page-locked before the first block is asked for. Its memory lies on the NUMA node of
-/// the first device, unless the options say otherwise; [`stats`](Self::stats) tells whether it does.
+/// the first device, unless the options say otherwise; [`stats`](Self::stats) tells whether it
+/// does.
 #[derive(Clone)]
 pub struct Pool {
     // Before the core, so that its thread has ended when the core goes away.
@@ -138,10 +139,11 @@ impl Pool {
         Ok(self.core.reserve(bytes, &|| ())?)
     }
 
-    /// Has so many bytes more page-locked by a thread of the pool, in pieces of 64 MiB that requests
-    /// can use as soon as each is there. Requests meanwhile are served as ever; one that needs more
-    /// than the pool has waits for the piece in progress at most. Also opens the devices, where
-    /// nobody has, so this returns at once. Blocks larger than a piece are not served from it.
+    /// Has so many bytes more page-locked by a thread of the pool, in pieces of 64 MiB that
+    /// requests can use as soon as each is there. Requests meanwhile are served as ever; one that
+    /// needs more than the pool has waits for the piece in progress at most. Also opens the
+    /// devices, where nobody has, so this returns at once. Blocks larger than a piece are not
+    /// served from it.
     ///
     /// Reservations are served in order, by one thread.
     ///

@@ -114,8 +114,8 @@ impl Stream {
             &[(to, true)],
             "copying ordinary memory to the device",
             || {
-                // SAFETY: the slice is borrowed until this function returns, which it does only once
-                // the copy is over; the block has room and notes the use.
+                // SAFETY: the slice is borrowed until this function returns, which it does only
+                // once the copy is over; the block has room and notes the use.
                 unsafe {
                     self.device()
                         .driver()

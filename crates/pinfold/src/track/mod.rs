@@ -1,7 +1,8 @@
 //! Who has what: the books of memory, by kind, by call site, and block by block.
 //!
 //! [`books`] counts for every call site, always · [`live`] keeps each live block, where asked for
-//! · [`trace`] what was taken and given back, in order, as a file · [`report`] the books as data · [`leaks`] what is still in use when a program ends.
+//! · [`trace`] what was taken and given back, in order, as a file · [`report`] the books as data ·
+//! [`leaks`] what is still in use when a program ends.
 
 pub(crate) mod books;
 pub(crate) mod leaks;

@@ -1,5 +1,5 @@
-//! Traces of allocation: what a program took and gave back, in order, as a file that can be replayed
-//! on any machine.
+//! Traces of allocation: what a program took and gave back, in order, as a file that can be
+//! replayed on any machine.
 //!
 //! A trace is text. Its first line names the format; then each line is a block taken or given back:
 //!

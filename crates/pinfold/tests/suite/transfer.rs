@@ -249,7 +249,7 @@ fn transfers_of_several_threads_share_an_engine() {
     machine.check_clean();
 }
 
-/// A profile on which tables of 128 MiB are as far beyond the cliff as those of 8 GiB are on others.
+/// A profile on which 128 MiB are as far beyond the cliff as 8 GiB are on others.
 fn early_cliff() -> EngineOptions {
     let mut profile = Profile::h200();
     let footprints = &mut profile.curves.zero_copy_rows.footprint_bytes;
