@@ -135,7 +135,7 @@ pub enum Command {
         /// The job.
         #[command(subcommand)]
         job: Job,
-        /// Also report the memory at the end, by kind and by the line of code that asked
+        /// Report the memory too, by kind and line of code
         #[arg(long, global = true)]
         memory_report: bool,
     },
