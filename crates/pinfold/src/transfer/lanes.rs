@@ -19,6 +19,20 @@ const THREADS_MAX: u32 = 64;
 const SLOT_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
 const SLOTS: std::ops::RangeInclusive<u32> = 2..=16;
 
+/// What a thread does first: it moves to the processors of the device's NUMA node, where there are
+/// several nodes and the node is known.
+fn run_near(device: &Device) -> impl Fn(usize) + Send + Sync + 'static {
+    let (platform, node) = (device.platform_inner().clone(), device.info().numa_node);
+    move |_| {
+        // Where the nodes cannot be told, the threads run anywhere.
+        if let (Some(node), Ok(nodes)) = (node, platform.nodes())
+            && nodes.numbers().len() > 1
+        {
+            nodes.run_near(node);
+        }
+    }
+}
+
 /// Fills a slot with the bytes of a transfer from an offset on.
 pub(super) type Fill<'a> = &'a (dyn Fn(u64, &mut [u8]) -> Result<()> + Sync);
 /// Takes bytes of a transfer out of a slot.
@@ -122,6 +136,7 @@ impl Lanes {
         let made = ThreadPoolBuilder::new()
             .num_threads(self.lanes.len())
             .thread_name(name)
+            .start_handler(run_near(&self.device))
             .build()
             .map_err(|error| Error::Threads {
                 count: self.lanes.len(),

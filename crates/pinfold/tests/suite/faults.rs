@@ -16,7 +16,7 @@ use pinfold_hal::{BackendOps, ErrorCode};
 use pinfold_hal_sim::{Live, Policy, Sim, SimOptions};
 use scenarios::{
     LEN, Run, called_and_dropped, dot_in_place, dot_on_the_device, dropped_in_flight, exchange,
-    ladder, registered, reserved, two_devices,
+    ladder, registered, reserved, staged, two_devices,
 };
 use std::sync::Arc;
 
@@ -232,6 +232,11 @@ fn work_that_nobody_waits_for() {
 #[test]
 fn memory_that_is_reserved() {
     a_fault_at_every_call(options(), reserved);
+}
+
+#[test]
+fn ordinary_memory_by_the_engines_threads() {
+    a_fault_at_every_call(options(), staged);
 }
 
 #[test]
