@@ -77,6 +77,10 @@ impl Lanes {
         }
     }
 
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     pub(super) fn device(&self) -> &Device {
         &self.device
     }
@@ -99,7 +103,12 @@ impl Lanes {
         self.on_all(job, |lane| staged::download(self, lane, job, from, pour))
     }
 
-    fn on_all(&self, job: &Job, share: impl Fn(&mut Lane) -> Result<()> + Sync) -> Result<()> {
+    /// Does a job on all threads, each on its lane, and waits for it.
+    pub(super) fn on_all(
+        &self,
+        job: &Job,
+        share: impl Fn(&mut Lane) -> Result<()> + Sync,
+    ) -> Result<()> {
         self.threads()?.broadcast(|thread| {
             if let Err(error) = self.on_lane(thread.index(), &share) {
                 job.fail(error);

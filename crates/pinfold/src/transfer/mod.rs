@@ -8,7 +8,8 @@
 //! stream and a few page-locked slots, which it fills while earlier slots are on the link
 //! ([`staged`]). Small transfers are left to the driver: [`choose`] asks the cost model. A transfer
 //! that owns its memory runs beside the caller ([`handle`]); [`file`] streams files; [`control`] is
-//! how to watch one and stop it. [`rows`] fetches rows of a table in the better order.
+//! how to watch one and stop it. [`rows`] fetches rows of a
+//! table in the better order; [`pipeline`] works on chunks while others are on their way.
 
 mod choose;
 pub mod control;
@@ -16,6 +17,7 @@ mod file;
 mod handle;
 mod job;
 mod lanes;
+mod pipeline;
 mod rows;
 mod staged;
 
@@ -23,6 +25,7 @@ pub use choose::{Path, PathReason, Way};
 pub use control::{Control, Progress};
 pub use file::FileRange;
 pub use handle::{Begun, Ended, Transfer};
+pub use pipeline::ChunkSizes;
 pub use rows::{RowCarrier, RowOrder, RowReason};
 
 use crate::buffer::DeviceBuffer;
