@@ -45,7 +45,8 @@ pub(super) struct Lanes {
     slot_bytes: u64,
     slots: usize,
     threads: OnceLock<ThreadPool>,
-    /// One for each thread, and used by that thread alone.
+    /// One for each of the engine's threads, and the last one for the calling thread, where there is
+    /// more than one.
     lanes: Vec<Mutex<Option<Lane>>>,
     /// For copies by the driver, from whichever thread.
     driver: Mutex<Option<Stream>>,
@@ -103,30 +104,43 @@ impl Lanes {
         self.on_all(job, |lane| staged::download(self, lane, job, from, pour))
     }
 
-    /// Does a job on all threads, each on its lane, and waits for it.
+    /// Does a job on all threads, the calling one among them, each on its lane, and waits for it.
+    /// The caller is at it while the others still wake up.
     pub(super) fn on_all(
         &self,
         job: &Job,
         share: impl Fn(&mut Lane) -> Result<()> + Sync,
     ) -> Result<()> {
-        self.threads()?.broadcast(|thread| {
-            if let Err(error) = self.on_lane(thread.index(), &share) {
+        let told = |outcome: Result<()>| {
+            if let Err(error) = outcome {
                 job.fail(error);
+            }
+        };
+        self.threads()?.in_place_scope(|scope| {
+            scope.spawn_broadcast(|_, thread| {
+                if let Some(lane) = self.lanes.get(thread.index()) {
+                    told(self.on_lane(&mut lane.lock(), &share));
+                }
+            });
+            // Where another caller is at work with it, the others do without.
+            let own = self.lanes.get(self.sleepers()).and_then(Mutex::try_lock);
+            if let Some(mut lane) = own {
+                told(self.on_lane(&mut lane, &share));
             }
         });
         job.outcome()
     }
 
-    /// Runs something on a thread's lane.
-    pub(super) fn on_lane(
+    /// Threads that the engine has itself: all but the calling one, and one at least.
+    fn sleepers(&self) -> usize {
+        (self.lanes.len() - 1).max(1)
+    }
+
+    fn on_lane(
         &self,
-        index: usize,
-        share: &(impl Fn(&mut Lane) -> Result<()> + Sync),
+        lane: &mut Option<Lane>,
+        share: impl Fn(&mut Lane) -> Result<()>,
     ) -> Result<()> {
-        let Some(lane) = self.lanes.get(index) else {
-            return Ok(());
-        };
-        let mut lane = lane.lock();
         if lane.is_none() {
             *lane = Some(Lane {
                 stream: self.device.stream()?,
@@ -143,7 +157,7 @@ impl Lanes {
         }
         let name = |n| format!("pinfold-mover-{n}");
         let made = ThreadPoolBuilder::new()
-            .num_threads(self.lanes.len())
+            .num_threads(self.sleepers())
             .thread_name(name)
             .start_handler(run_near(&self.device))
             .build()
