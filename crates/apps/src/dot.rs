@@ -324,6 +324,7 @@ impl Job {
             chosen: chosen.map_or(CHOSEN, |way| way.name).to_owned(),
             reason: advice.reason.clone(),
             placements,
+            memory: Some(self.memory.report()),
         }
     }
 }

@@ -60,6 +60,12 @@ pub enum JobError {
         /// What sets the limit.
         limited_by: String,
     },
+    /// An input with nothing in it.
+    #[error("{what} has nothing in it")]
+    Empty {
+        /// Which one.
+        what: String,
+    },
     /// Bytes that are not what was written.
     #[error(
         "{wrong} words of {buffers} buffers were wrong: please report this with the output of \

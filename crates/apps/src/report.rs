@@ -1,6 +1,7 @@
 //! What a job reports, as plain data. Printers in the `pinfold` command turn it into text, JSON or
 //! HTML, and compute nothing.
 
+use pinfold::track::MemoryReport;
 use pinfold::{Device, Placement};
 use serde::Serialize;
 
@@ -69,6 +70,9 @@ pub struct JobReport {
     pub reason: String,
     /// Why each kind of memory was used: one line a placement, with the line of code that asked.
     pub placements: Vec<String>,
+    /// The memory at the end of the job, by kind and by the line of code that asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryReport>,
 }
 
 /// A name with a value.

@@ -135,6 +135,9 @@ pub enum Command {
         /// The job.
         #[command(subcommand)]
         job: Job,
+        /// Report the memory too, by kind and line of code
+        #[arg(long, global = true)]
+        memory_report: bool,
     },
 }
 
@@ -143,12 +146,20 @@ pub enum Command {
 pub enum Bench {
     /// A warm pool: taking and giving back, threads, work in flight, holes
     Pool,
-    /// Fresh page-locked memory: the pool against the driver, copies from both
+    /// Fresh page-locked memory: pool against driver, and copies from both
     Pin,
-    /// Ordinary memory to the device and back: the engine against the driver's own copies
+    /// Ordinary memory to the device and back: engine against driver
     Stage,
-    /// Scattered blocks and random rows of host memory: one launch against many copies
+    /// Scattered blocks and random rows: one launch against copies
     Gather,
+    /// Fresh data, written by ordinary and by streaming stores
+    Fresh,
+    /// A recorded trace of allocation, over pool and driver
+    Replay {
+        /// The trace
+        #[arg(value_name = "TRACE")]
+        file: PathBuf,
+    },
     /// A long run on several threads that checks every byte
     Soak {
         /// How long

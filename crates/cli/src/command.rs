@@ -95,6 +95,8 @@ fn execute(cli: &Cli) -> Result<(), Failure> {
                 Bench::Pin => bench::pin::run(&device, &mut Bars::default())?,
                 Bench::Stage => bench::stage::run(&device, &mut Bars::default())?,
                 Bench::Gather => bench::gather::run(&device, &mut Bars::default())?,
+                Bench::Fresh => bench::fresh::run(&device, &mut Bars::default())?,
+                Bench::Replay { file } => bench::replay::run(&device, file, &mut Bars::default())?,
                 Bench::Soak { seconds } => {
                     bench::soak::run(&device, *seconds, &mut Bars::default())?
                 }
@@ -103,21 +105,30 @@ fn execute(cli: &Cli) -> Result<(), Failure> {
         }
         Command::Run {
             job: Job::Dot(args),
+            memory_report,
         } if args.sweep => {
-            let report = dot::sweep(&open(&choice)?, &mut Bars::default())?;
+            let mut report = dot::sweep(&open(&choice)?, &mut Bars::default())?;
+            if !memory_report {
+                report.runs.iter_mut().for_each(|run| run.memory = None);
+            }
             deliver(&report, common, html)
         }
         Command::Run {
             job: Job::Dot(args),
+            memory_report,
         } => {
-            let report = dot::run(&open(&choice)?, args.elements, &mut Bars::default())?;
+            let mut report = dot::run(&open(&choice)?, args.elements, &mut Bars::default())?;
+            report.memory = report.memory.filter(|_| *memory_report);
             deliver(&report, common, html)
         }
         Command::Run {
             job: Job::Solve(args),
+            memory_report,
         } => {
             let device = open(&choice)?;
-            let report = solve::run(&device, &args.file, &args.options(), &mut Bars::default())?;
+            let mut report =
+                solve::run(&device, &args.file, &args.options(), &mut Bars::default())?;
+            report.memory = report.memory.filter(|_| *memory_report);
             deliver(&report, common, html)
         }
     }

@@ -358,5 +358,14 @@ fn model_pattern(pattern: Pattern) -> model::Pattern {
             stride_bytes,
         },
         Pattern::Random { row_bytes, count } => model::Pattern::Random { row_bytes, count },
+        Pattern::Windowed {
+            row_bytes,
+            count,
+            window_bytes,
+        } => model::Pattern::Windowed {
+            row_bytes,
+            count,
+            window_bytes,
+        },
     }
 }

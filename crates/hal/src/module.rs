@@ -230,6 +230,16 @@ pub enum Pattern {
         /// Number of rows touched.
         count: u64,
     },
+    /// As [`Random`](Self::Random), but in the order of address windows: at any moment all
+    /// accesses lie in a window or two.
+    Windowed {
+        /// Size of a row.
+        row_bytes: u32,
+        /// Number of rows touched.
+        count: u64,
+        /// Size of a window.
+        window_bytes: u64,
+    },
 }
 
 impl Pattern {

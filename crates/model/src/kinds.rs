@@ -99,6 +99,16 @@ pub enum Pattern {
         /// Number of rows touched.
         count: u64,
     },
+    /// As [`Random`](Self::Random), but in the order of address windows: at any moment all
+    /// accesses lie in a window or two.
+    Windowed {
+        /// Size of a row.
+        row_bytes: u32,
+        /// Number of rows touched.
+        count: u64,
+        /// Size of a window.
+        window_bytes: u64,
+    },
 }
 
 impl Pattern {
@@ -113,7 +123,10 @@ impl Pattern {
                 let stride = u64::from(stride_bytes.max(element_bytes).max(1));
                 range_bytes.div_ceil(stride) as f64 * f64::from(element_bytes)
             }
-            Pattern::Random { row_bytes, count } => count as f64 * f64::from(row_bytes),
+            Pattern::Random { row_bytes, count }
+            | Pattern::Windowed {
+                row_bytes, count, ..
+            } => count as f64 * f64::from(row_bytes),
         }
     }
 }

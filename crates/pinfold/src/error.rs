@@ -155,7 +155,8 @@ pub enum Error {
     /// Host memory that is page-locked already.
     #[error(
         "host memory {start:#x}..{end:#x} is page-locked already, by {owner}; use that buffer, or \
-         drop it first{}", free_hint(free)
+         drop it first{}",
+        free_hint(free)
     )]
     AlreadyRegistered {
         /// Start of the range asked for.

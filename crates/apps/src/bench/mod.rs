@@ -1,13 +1,16 @@
 //! Benchmarks of pinfold itself against what the driver offers.
 //!
-//! [`pool`] what a warm pool costs · [`pin`] what fresh page-locked memory costs · [`stage`] ordinary
-//! memory to the device and back · [`gather`] scattered blocks and rows ·
-//! [`soak`] a long run that looks for a wrong byte. All but the
-//! last take turns between what they compare, within one run, and report medians with their spread.
+//! [`pool`] what a warm pool costs · [`pin`] what fresh page-locked memory costs · [`stage`]
+//! ordinary memory to the device and back · [`gather`] scattered blocks and rows ·
+//! [`fresh`] data that the host has just written · [`replay`] a recorded trace of allocation ·
+//! [`soak`] a long run that looks for a wrong byte. All but the last take turns between what they
+//! compare, within one run, and report medians with their spread.
 
+pub mod fresh;
 pub mod gather;
 pub mod pin;
 pub mod pool;
+pub mod replay;
 pub mod soak;
 pub mod stage;
 
@@ -98,15 +101,19 @@ impl BenchReport {
         let (Some(over), Some(under)) = (row(over), row(under)) else {
             return;
         };
-        if under.value > 0.0 {
-            let word = match over.simulated || under.simulated {
-                true => " (simulated)",
-                false => "",
-            };
-            let text = format!("{:.1}×{word}", over.value / under.value);
+        if let Some(text) = ratio_text(over, under) {
             self.findings.push(Fact::new(what, text));
         }
     }
+}
+
+/// How many times larger one value is than another; none for a value of nothing.
+fn ratio_text(over: &BenchRow, under: &BenchRow) -> Option<String> {
+    let word = match over.simulated || under.simulated {
+        true => " (simulated)",
+        false => "",
+    };
+    (under.value > 0.0).then(|| format!("{:.1}×{word}", over.value / under.value))
 }
 
 /// Page-locked memory straight from the driver, to compare with.

@@ -23,13 +23,18 @@ const REPEATS: usize = 31;
 const THREAD_BYTES: u64 = 4 << 10;
 /// Pairs of a thread.
 const THREAD_PAIRS: u32 = 4_000_000;
+/// Steps of a thread's own work, which take about as long.
+const THREAD_STEPS: u32 = 6_000_000;
 const THREAD_REPEATS: usize = 7;
 /// Holes between given-out pages.
 const HOLES: u32 = 65_000;
-/// Buffers that are dropped in flight.
-const FLIGHTS: u32 = 2_000;
+/// Buffers that are dropped in flight, one behind the other.
+const FLIGHTS: u32 = 256;
 
 /// Names that ratios are taken of.
+const OWN_WORK: &str = "work of its own, ";
+const DROPPED_IN_FLIGHT: &str = "dropped in flight + the next made, 4.0 KiB";
+const DROPPED: &str = "dropped + the next made, 4.0 KiB";
 const PAIR: &str = "take + give back, 4.0 KiB";
 const DRIVER: &str = "driver's allocate + free, 4.0 KiB";
 const EMPTY: &str = "pages, no holes";
@@ -62,12 +67,11 @@ pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<BenchReport> 
     progress.end();
     report.ratio("a pair against the driver's", DRIVER, PAIR);
     report.ratio("pages with 65000 holes against none", FULL_OF_HOLES, EMPTY);
-    if let (Some(one), Some(most)) = (report.value("1 thread"), report.value(&most_threads())) {
-        let text = format!("{:.1}×", most / one);
-        report
-            .findings
-            .push(Fact::new(&format!("{} against 1", most_threads()), text));
-    }
+    let most = most_threads();
+    report.ratio(&format!("{most} against 1"), &most, &threads_name(1));
+    let own = [&most, &threads_name(1)].map(|name| format!("{OWN_WORK}{name}"));
+    let what = format!("{most} against 1, each with work of its own");
+    report.ratio(&what, &own[0], &own[1]);
     Ok(report)
 }
 
@@ -147,48 +151,69 @@ fn typed(device: &Device, report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// Pairs a second of several threads, each by itself, while all of them are at it. Long enough that
-/// the system has put the threads on processors of their own.
+/// Pairs a second of several threads, each by itself, while all of them are at it. In turn with
+/// work that has nothing to do with memory managers: how well threads run side by side on this
+/// machine at all, whose processors may be halves of one core.
 fn threads(pool: &Pool, report: &mut BenchReport) -> Result<()> {
-    let mut rates: Vec<(usize, Vec<f64>)> = thread_counts().map(|n| (n, Vec::new())).collect();
+    let pair = || {
+        let block = pool.take(black_box(THREAD_BYTES))?;
+        drop(black_box(block));
+        Ok(())
+    };
+    let mut rates: Vec<(usize, [Vec<f64>; 2])> =
+        thread_counts().map(|n| (n, Default::default())).collect();
     for _ in 0..THREAD_REPEATS {
-        for (count, rates) in &mut rates {
-            let spans = side_by_side(pool, *count)?;
-            let (from, to) = spans
-                .into_iter()
-                .reduce(|(from, to), (start, end)| (from.min(start), to.max(end)))
-                .unwrap_or_else(|| (Instant::now(), Instant::now()));
-            let pairs = f64::from(THREAD_PAIRS) * *count as f64;
-            rates.push(pairs / (to - from).as_secs_f64() / 1e6);
+        for (count, [pairs, own]) in &mut rates {
+            pairs.push(side_by_side(*count, THREAD_PAIRS, &pair)?);
+            own.push(side_by_side(*count, THREAD_STEPS, &work_of_its_own())?);
         }
     }
-    for (count, rates) in rates {
+    for (count, [pairs, own]) in rates {
         let name = threads_name(count);
-        report
-            .rows
-            .push(BenchRow::new("pairs a second", name, "M/s", rates, false));
+        let control = format!("{OWN_WORK}{name}");
+        for (group, name, rates) in [("pairs a second", name, pairs), ("control", control, own)] {
+            report
+                .rows
+                .push(BenchRow::new(group, name, "M/s", rates, false));
+        }
     }
     Ok(())
 }
 
-/// Runs pairs on so many threads at once: when each began and ended.
-fn side_by_side(pool: &Pool, count: usize) -> Result<Vec<(Instant, Instant)>> {
+/// Some arithmetic in registers and one store to the thread's own stack.
+fn work_of_its_own() -> impl Fn() -> Result<()> + Sync {
+    || {
+        let mut x = black_box(0x9E37_79B9_u64);
+        for _ in 0..4 {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+        }
+        black_box(x);
+        Ok(())
+    }
+}
+
+/// Does something so many times on each of several threads at once: millions a second in all. Long
+/// enough that the system has put the threads on processors of their own.
+fn side_by_side(count: usize, times: u32, work: &(impl Fn() -> Result<()> + Sync)) -> Result<f64> {
     let barrier = Barrier::new(count);
-    let work = || -> Result<(Instant, Instant)> {
-        let warm = pool.take(THREAD_BYTES).map(drop);
+    let each = || -> Result<(Instant, Instant)> {
+        let warm = work();
         // Also after a failure: the others wait here.
         barrier.wait();
         warm?;
         let start = Instant::now();
-        for _ in 0..THREAD_PAIRS {
-            drop(black_box(pool.take(black_box(THREAD_BYTES))?));
-        }
+        (0..times).try_for_each(|_| work())?;
         Ok((start, Instant::now()))
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+    let spans: Result<Vec<_>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(each)).collect();
         threads.into_iter().filter_map(|t| t.join().ok()).collect()
-    })
+    });
+    let span = (spans?.into_iter()).reduce(|(a, b), (start, end)| (a.min(start), b.max(end)));
+    let seconds = span.map_or(f64::INFINITY, |(start, end)| (end - start).as_secs_f64());
+    Ok(f64::from(times) * count as f64 / seconds / 1e6)
 }
 
 /// Blocks that one thread takes and another one gives back.
@@ -218,8 +243,8 @@ fn across(pool: &Pool, report: &mut BenchReport) -> Result<()> {
     Ok(())
 }
 
-/// Dropping a buffer that the device still uses, and making the next one; neither the copy between
-/// nor looking at the clock is counted.
+/// Dropping buffers that the device still uses, and making as many anew; neither the copies between
+/// nor looking at the clock is counted. In turn the same with buffers that no device uses.
 fn in_flight(device: &Device, report: &mut BenchReport) -> Result<()> {
     let options = PoolOptions::default();
     let Some(memory) = Memory::pooled(std::slice::from_ref(device), &options) else {
@@ -227,33 +252,44 @@ fn in_flight(device: &Device, report: &mut BenchReport) -> Result<()> {
     };
     let stream = device.stream()?;
     let mut target = memory.device::<u8>(4 << 10)?;
-    let mut times = Vec::new();
+    let (mut pending, mut idle) = (Vec::new(), Vec::new());
+    let make = || memory.upload::<u8>(4 << 10);
     for round in 0..=REPEATS {
+        let mut buffers: Vec<_> = (0..FLIGHTS).map(|_| make()).collect::<Result<_, _>>()?;
+        let mut again = Vec::with_capacity(FLIGHTS as usize);
         let start = Instant::now();
-        for _ in 0..FLIGHTS {
-            black_box(Instant::now());
+        for buffer in buffers.drain(..) {
+            drop(black_box(buffer));
+            again.push(make()?);
         }
-        let clock_ns = ns_each(start, FLIGHTS);
-        let mut spent_ns = 0.0;
-        let mut next = Some(memory.upload::<u8>(4 << 10)?);
-        for _ in 0..FLIGHTS {
-            let Some(buffer) = next.take() else { break };
-            let flight = stream.upload(buffer, &mut target)?;
-            let start = Instant::now();
-            drop(flight);
-            next = Some(memory.upload::<u8>(4 << 10)?);
-            spent_ns += start.elapsed().as_nanos() as f64;
+        let idle_ns = ns_each(start, FLIGHTS);
+        let mut flights = Vec::with_capacity(FLIGHTS as usize);
+        for buffer in again.drain(..) {
+            flights.push(stream.upload(buffer, &mut target)?);
         }
+        let start = Instant::now();
+        for flight in flights.drain(..) {
+            drop(black_box(flight));
+            again.push(make()?);
+        }
+        let pending_ns = ns_each(start, FLIGHTS);
         stream.synchronize()?;
         // The first round fills the pool.
         if round > 0 {
-            times.push(spent_ns / f64::from(FLIGHTS) - clock_ns);
+            idle.push(idle_ns);
+            pending.push(pending_ns);
         }
     }
-    let name = "dropped in flight + the next made, 4.0 KiB";
+    for (name, times) in [(DROPPED_IN_FLIGHT, pending), (DROPPED, idle)] {
+        report
+            .rows
+            .push(BenchRow::new("in flight", name, "ns", times, false));
+    }
+    let values = [DROPPED_IN_FLIGHT, DROPPED].map(|name| report.value(name).unwrap_or(0.0));
+    let text = format!("{:.0} ns", values[0] - values[1]);
     report
-        .rows
-        .push(BenchRow::new("in flight", name, "ns", times, false));
+        .findings
+        .push(Fact::new("what being in flight adds", text));
     Ok(())
 }
 

@@ -5,22 +5,18 @@ use super::{BenchReport, BenchRow};
 use crate::error::{JobError, Result};
 use crate::progress::Progress;
 use crate::report::Fact;
-use pinfold::transfer::{Engine, EngineOptions};
-use pinfold::{Bytes, Device, DeviceBuffer, DownloadBuffer, Memory, MemoryKind, UploadBuffer};
+use pinfold::transfer::{Engine, EngineOptions, Way};
+use pinfold::{Bytes, Device, DeviceBuffer, DownloadBuffer, Memory, UploadBuffer};
 
 /// Sizes that all ways are compared at; those for which the machine has no room are left out.
-const SIZES: [usize; 6] = [
-    64 << 10,
-    256 << 10,
-    1 << 20,
-    16 << 20,
-    256 << 20,
-    1 << 30,
-];
+const SIZES: [usize; 6] = [64 << 10, 256 << 10, 1 << 20, 16 << 20, 256 << 20, 1 << 30];
 /// A simulated device is a few times slower than a real one, in real time.
 const SIMULATED_BYTES_MAX: usize = 64 << 20;
 /// Threads and slots are told apart at this size.
 const SCALE_BYTES: usize = 512 << 20;
+/// From this size on, an engine's first transfer is told apart.
+const FIRST_BYTES: usize = 256 << 20;
+const FIRST_REPEATS: usize = 3;
 const THREADS: [u32; 5] = [1, 2, 4, 8, 12];
 const SLOTS: [(u64, u32); 5] = [
     (512 << 10, 4),
@@ -35,15 +31,15 @@ struct Ways {
     device: Device,
     memory: Memory,
     engine: Engine,
+    driver: Engine,
     stream: pinfold::Stream,
 }
 
 /// Buffers of one size.
 struct Buffers {
     ordinary: Vec<u8>,
+    back: [Vec<u8>; 2],
     there: DeviceBuffer<u8>,
-    pageable: Option<UploadBuffer<u8>>,
-    pageable_back: Option<DownloadBuffer<u8>>,
     locked: Option<UploadBuffer<u8>>,
     locked_back: Option<DownloadBuffer<u8>>,
 }
@@ -55,8 +51,11 @@ struct Buffers {
 pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<BenchReport> {
     let mut report = BenchReport::new("stage", device);
     let memory = Memory::new(device);
+    let mut by_driver = EngineOptions::default();
+    by_driver.way = Some(Way::Driver);
     let ways = Ways {
         engine: Engine::new(&memory, device)?,
+        driver: Engine::with_options(&memory, device, &by_driver)?,
         stream: device.stream()?,
         device: device.clone(),
         memory,
@@ -110,6 +109,9 @@ impl Ways {
             _ => 7,
         };
         let mut rates: [Vec<f64>; WAYS.len()] = Default::default();
+        if bytes >= FIRST_BYTES {
+            self.first(&buffers.ordinary, &mut buffers.there, report)?;
+        }
         for round in 0..=repeats {
             for (way, rates) in rates.iter_mut().enumerate() {
                 let start_ns = self.device.now_ns();
@@ -120,7 +122,7 @@ impl Ways {
                 }
             }
         }
-        self.check(&mut buffers)?;
+        self.check(&buffers)?;
         let size = Bytes(bytes as u64);
         for (name, rates) in WAYS.iter().zip(rates) {
             let name = format!("{name}, {size}");
@@ -135,17 +137,34 @@ impl Ways {
         Ok(())
     }
 
+    /// The first transfer of an engine that has neither threads nor slots yet.
+    fn first(
+        &self,
+        from: &[u8],
+        there: &mut DeviceBuffer<u8>,
+        report: &mut BenchReport,
+    ) -> Result<()> {
+        let mut rates = Vec::new();
+        for _ in 0..FIRST_REPEATS {
+            let memory = Memory::new(&self.device);
+            let start_ns = self.device.now_ns();
+            Engine::new(&memory, &self.device)?.upload(from, there)?;
+            rates.push(from.len() as f64 / (self.device.now_ns() - start_ns) as f64);
+        }
+        let name = format!("engine's first transfer, {}", Bytes(from.len() as u64));
+        let simulated = self.device.is_simulated();
+        let row = BenchRow::new("ordinary memory", name, "GB/s", rates, simulated);
+        report.rows.push(row);
+        Ok(())
+    }
+
     fn buffers(&self, bytes: usize) -> Result<Buffers> {
-        let pageable = self.memory.of_kind(MemoryKind::Pageable);
         let ordinary = numbers(bytes);
         let mut locked = self.memory.upload(bytes)?;
         locked.write(0, &ordinary)?;
-        let mut pageable_up = pageable.upload(bytes)?;
-        pageable_up.write(0, &ordinary)?;
         Ok(Buffers {
             there: self.memory.device(bytes)?,
-            pageable: Some(pageable_up),
-            pageable_back: Some(pageable.download(bytes)?),
+            back: [vec![0; bytes], vec![0; bytes]],
             locked: Some(locked),
             locked_back: Some(self.memory.download(bytes)?),
             ordinary,
@@ -168,21 +187,27 @@ impl Ways {
             Ok(())
         };
         match way {
-            0 => up(&mut buffers.pageable, there),
+            0 => Ok(self.driver.upload(&buffers.ordinary, there).map(drop)?),
             1 => Ok(self.engine.upload(&buffers.ordinary, there).map(drop)?),
             2 => up(&mut buffers.locked, there),
-            3 => down(&mut buffers.pageable_back, there),
-            4 => Ok((self.engine).download(there, &mut buffers.ordinary).map(drop)?),
+            3 => Ok(self
+                .driver
+                .download(there, &mut buffers.back[0])
+                .map(drop)?),
+            4 => Ok(self
+                .engine
+                .download(there, &mut buffers.back[1])
+                .map(drop)?),
             _ => down(&mut buffers.locked_back, there),
         }
     }
 
     /// What came back by every way is what was sent.
-    fn check(&self, buffers: &mut Buffers) -> Result<()> {
-        let sent = numbers(buffers.ordinary.len());
-        let back = [&buffers.pageable_back, &buffers.locked_back];
-        let all_right = buffers.ordinary == sent
-            && back.iter().all(|b| b.as_ref().is_some_and(|b| **b == *sent));
+    fn check(&self, buffers: &Buffers) -> Result<()> {
+        let sent = &buffers.ordinary;
+        let locked = buffers.locked_back.as_ref();
+        let all_right =
+            buffers.back.iter().all(|b| b == sent) && locked.is_some_and(|b| **b == **sent);
         match all_right {
             true => Ok(()),
             false => Err(wrong()),
@@ -246,5 +271,7 @@ fn scaling<const N: usize>(
 
 /// Bytes in which a chunk in the wrong place shows.
 fn numbers(bytes: usize) -> Vec<u8> {
-    (0..bytes as u64).map(|i| (i ^ i >> 8 ^ i >> 17 ^ i >> 25) as u8).collect()
+    (0..bytes as u64)
+        .map(|i| (i ^ i >> 8 ^ i >> 17 ^ i >> 25) as u8)
+        .collect()
 }

@@ -97,7 +97,11 @@ pub fn run(
     let choice = place::choose(&memory, &system, &costs)?;
     let mut solver = Solver::new(&memory, &system)?;
     let results = compare(&mut solver, &memory, &system, &choice, progress)?;
-    Ok(report(device, &market, &system, &choice, results))
+    let report = report(device, &market, &system, &choice, results);
+    Ok(JobReport {
+        memory: Some(memory.report()),
+        ..report
+    })
 }
 
 impl<'a> System<'a> {
@@ -261,6 +265,7 @@ fn report(
         chosen: choice.way.name().to_owned(),
         reason: choice.reason.clone(),
         placements,
+        memory: None,
     }
 }
 

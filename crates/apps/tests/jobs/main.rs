@@ -1,4 +1,6 @@
 //! Tests of the jobs.
 
 #[cfg(test)]
+mod benches;
+#[cfg(test)]
 mod on_devices;

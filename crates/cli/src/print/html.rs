@@ -6,6 +6,7 @@ mod drawing;
 mod job;
 mod lines;
 mod marks;
+mod memory;
 mod probe;
 mod sweep;
 

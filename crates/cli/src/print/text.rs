@@ -2,6 +2,7 @@
 
 mod bench;
 mod job;
+mod memory;
 mod probe;
 mod sweep;
 

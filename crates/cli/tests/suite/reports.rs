@@ -3,6 +3,7 @@
 mod benches;
 mod jobs;
 mod machines;
+mod memory;
 
 pub(crate) use benches::{bench_measured, bench_simulated};
 pub(crate) use jobs::{dot_simulated, empty_sweep, hostile, solve_measured, sweep};

@@ -30,7 +30,10 @@ pub fn kernel_device_memory_ns(profile: &Profile, pattern: Pattern, bytes: u64) 
             let moved = (elements as f64 * in_sectors(element_bytes)).min(bytes as f64);
             moved / kernel.device_memory_bytes_per_s.value * 1e9
         }
-        Pattern::Random { row_bytes, count } => {
+        Pattern::Random { row_bytes, count }
+        | Pattern::Windowed {
+            row_bytes, count, ..
+        } => {
             let rate = kernel.device_random_sector_bytes_per_s.value;
             count as f64 * in_sectors(row_bytes) / rate * 1e9
         }
@@ -59,6 +62,12 @@ pub fn zero_copy_ns(
         Access::Write => kernel.zero_copy_write_bytes_per_s.value,
     };
     let curves = &profile.curves;
+    let rows = |row_bytes: u32, footprint: u64| {
+        let rate = curves
+            .zero_copy_rows
+            .rate_bytes_per_s(f64::from(row_bytes), footprint as f64);
+        rate.min(in_order)
+    };
     let rate = match pattern {
         Pattern::Sequential { .. } => in_order,
         Pattern::Strided {
@@ -70,15 +79,29 @@ pub fn zero_copy_ns(
                 .rate_bytes_per_s(f64::from(stride_bytes.max(1)));
             (rate / 4.0 * f64::from(element_bytes)).min(in_order)
         }
-        Pattern::Random { row_bytes, .. } => {
-            let (row, footprint) = (f64::from(row_bytes), footprint_bytes as f64);
-            curves
-                .zero_copy_rows
-                .rate_bytes_per_s(row, footprint)
-                .min(in_order)
-        }
+        Pattern::Random { row_bytes, .. } => rows(row_bytes, footprint_bytes),
+        // What counts is how far apart the accesses of one moment are.
+        Pattern::Windowed {
+            row_bytes,
+            window_bytes,
+            ..
+        } => rows(row_bytes, footprint_bytes.min(window_bytes)),
     };
     kernel.zero_copy_latency_ns.value + useful / rate * 1e9
+}
+
+/// Putting a list of `count` row numbers into the order of address windows, on the device: two
+/// small kernels that read the list, and for each element one access to a counter and one to its
+/// place in the order.
+pub fn window_order_ns(profile: &Profile, count: u64, number_bytes: u32) -> f64 {
+    let once = Pattern::Sequential { passes: 2.0 };
+    let places = Pattern::Random {
+        row_bytes: 4,
+        count: count.saturating_mul(2),
+    };
+    2.0 * launch_and_wait_ns(profile)
+        + kernel_device_memory_ns(profile, once, count.saturating_mul(number_bytes.into()))
+        + kernel_device_memory_ns(profile, places, 4 * count)
 }
 
 fn in_sectors(bytes: u32) -> f64 {
@@ -95,7 +118,10 @@ mod tests {
     }
 
     fn rows(row_bytes: u32, footprint: u64) -> f64 {
-        let count = 1 << 24;
+        rows_of(row_bytes, 1 << 24, footprint)
+    }
+
+    fn rows_of(row_bytes: u32, count: u64, footprint: u64) -> f64 {
         rate(Pattern::Random { row_bytes, count }, footprint, footprint)
     }
 
@@ -148,6 +174,25 @@ mod tests {
             stride_bytes: 8,
         };
         assert_eq!(kernel_device_memory_ns(&h200, every_second, 1 << 30), all);
+    }
+
+    #[test]
+    fn rows_by_windows_cost_what_they_do_over_one_window() {
+        let count = 1 << 22;
+        let (row_bytes, window_bytes) = (128, 64 << 20);
+        let windowed = Pattern::Windowed {
+            row_bytes,
+            count,
+            window_bytes,
+        };
+        assert_eq!(
+            rate(windowed, 8 << 30, 8 << 30),
+            rows_of(128, count, 64 << 20)
+        );
+        assert!(rate(windowed, 8 << 30, 8 << 30) > 8.0 * rows_of(128, count, 8 << 30));
+        // 4 Mi elements were put into order in 0.2 ms or so.
+        let order_ns = window_order_ns(&Profile::h200(), count, 4);
+        assert!((50e3..500e3).contains(&order_ns), "{order_ns}");
     }
 
     #[test]

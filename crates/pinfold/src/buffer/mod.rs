@@ -21,6 +21,7 @@ mod flight;
 mod host;
 pub(crate) mod raw;
 mod registered;
+mod streaming;
 
 pub use cell::{Expected, ScalarCell};
 pub use device::{DeviceBuffer, DevicePointer, DeviceRead, DeviceSlice, DeviceWrite};

@@ -1,5 +1,6 @@
 //! Host blocks as slices: the one place where an address becomes a reference.
 
+use super::streaming;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::memory::block::Block;
@@ -63,14 +64,16 @@ impl<T: Element> HostElements<T> {
     }
 
     /// Writes in ascending order, without ever making a reference that could be read through:
-    /// right for write-combined memory.
+    /// right for write-combined memory; and past the processor's caches, which is right for memory
+    /// that a device reads next.
     pub(crate) fn write(&mut self, at: usize, values: &[T]) -> Result<()> {
         check_range(&(at..at.saturating_add(values.len())), self.len)?;
         if let Some(host) = self.block.host() {
             let to: *mut T = std::ptr::with_exposed_provenance_mut(host.0);
+            let bytes = std::mem::size_of_val(values);
             // SAFETY: the range was checked; memory, alignment and exclusiveness as in
             // `as_mut_slice`; the caller's slice cannot overlap memory that this buffer owns.
-            unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), to.add(at), values.len()) };
+            unsafe { streaming::copy(values.as_ptr().cast(), to.add(at).cast(), bytes) };
         }
         Ok(())
     }

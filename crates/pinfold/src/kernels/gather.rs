@@ -41,7 +41,7 @@ mod rows;
 
 pub use pieces::{ITEMS_MAX, PieceList};
 pub use pinfold_kernels::gather::{Piece, RowNumber, Windows, taken_words};
-pub use rows::{Rows, RowsMut};
+pub use rows::{Order, Rows, RowsMut};
 
 use super::reduce::{IntoSink, Scratch, Sink};
 use crate::buffer::{DeviceBuffer, DeviceRead, DeviceWrite};
@@ -76,7 +76,7 @@ pub struct Gather {
 }
 
 /// No order: the elements are handled as they come.
-const IN_ORDER: Option<&DeviceBuffer<u32>> = None;
+const IN_ORDER: Option<&Order<'_, DeviceBuffer<u32>>> = None;
 
 impl Gather {
     /// Loads the kernels for the stream's device.
@@ -130,7 +130,7 @@ impl Gather {
         stream: &Stream,
         table: &Rows<'_, D>,
         index: &impl DeviceRead<Item: RowNumber>,
-        order: &impl DeviceRead<Item = u32>,
+        order: &Order<'_, impl DeviceRead<Item = u32>>,
         to: &mut impl DeviceWrite<Item = D::Item>,
         sink: S,
     ) -> Result<<S::Sink as Sink>::Promise> {
@@ -142,16 +142,16 @@ impl Gather {
         stream: &Stream,
         table: &Rows<'_, D>,
         index: &I,
-        order: Option<&impl DeviceRead<Item = u32>>,
+        order: Option<&Order<'_, impl DeviceRead<Item = u32>>>,
         to: &mut impl DeviceWrite<Item = D::Item>,
         sink: S,
     ) -> Result<<S::Sink as Sink>::Promise> {
         let (sizes, n) = (table.sizes, index.elements());
         sizes.check_packed("gathered rows", to.elements(), n)?;
-        check_order(order, n)?;
+        check_order(order.map(|order| order.list), n)?;
         let (blocks, threads) = rows_shape(n as u64, sizes.row_bytes.into());
         let mut sink = sink.into_sink();
-        let args = Args::new().reads_as(table.memory, sizes.at_random(n));
+        let args = Args::new().reads_as(table.memory, sizes.walk(n, order));
         let args = list_args(args, sizes, index, order);
         let args = match order {
             Some(_) => args.updates_as(to, sizes.at_random(n)),
@@ -199,7 +199,7 @@ impl Gather {
         stream: &Stream,
         from: &impl DeviceRead<Item = W::Item>,
         index: &impl DeviceRead<Item: RowNumber>,
-        order: &impl DeviceRead<Item = u32>,
+        order: &Order<'_, impl DeviceRead<Item = u32>>,
         table: RowsMut<'_, W>,
         sink: S,
     ) -> Result<<S::Sink as Sink>::Promise> {
@@ -211,16 +211,16 @@ impl Gather {
         stream: &Stream,
         from: &impl DeviceRead<Item = W::Item>,
         index: &I,
-        order: Option<&impl DeviceRead<Item = u32>>,
+        order: Option<&Order<'_, impl DeviceRead<Item = u32>>>,
         table: RowsMut<'_, W>,
         sink: S,
     ) -> Result<<S::Sink as Sink>::Promise> {
         let (sizes, n) = (table.sizes, index.elements());
         sizes.check_packed("rows to scatter", from.elements(), n)?;
-        check_order(order, n)?;
+        check_order(order.map(|order| order.list), n)?;
         let (blocks, threads) = rows_shape(n as u64, sizes.row_bytes.into());
         let mut sink = sink.into_sink();
-        let args = Args::new().updates_as(table.memory, sizes.at_random(n));
+        let args = Args::new().updates_as(table.memory, sizes.walk(n, order));
         let args = list_args(args, sizes, index, order);
         let args = match order {
             Some(_) => args.reads_as(from, sizes.at_random(n)),
@@ -369,7 +369,7 @@ fn list_args<'a, I: DeviceRead<Item: RowNumber>>(
     args: Args<'a>,
     sizes: Sizes,
     index: &'a I,
-    order: Option<&'a impl DeviceRead<Item = u32>>,
+    order: Option<&Order<'a, impl DeviceRead<Item = u32>>>,
 ) -> Args<'a> {
     let n = index.elements() as u64;
     let number_bytes = I::Item::BYTES;
@@ -381,7 +381,7 @@ fn list_args<'a, I: DeviceRead<Item: RowNumber>>(
                 count: n,
             };
             let args = args.reads_as(index, scattered).scalar(number_bytes);
-            args.reads(order)
+            args.reads(order.list)
         }
         None => args.reads(index).scalar(number_bytes).scalar(0u64),
     };

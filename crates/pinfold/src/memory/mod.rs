@@ -6,7 +6,8 @@
 //! buffer wraps. When the buffer goes away, the block waits in [`retire`] for the device, then goes
 //! back to the source; while it lives and idles, [`pin_on_use`] may make it ordinary memory.
 //! [`register`] takes in memory of the caller's own. [`pooled`] is the source that is used;
-//! [`plain`] serves what a pool does not hold, and those who want none.
+//! [`plain`] serves what a pool does not hold, and those who want none. [`told`] is what it tells of
+//! itself.
 
 pub(crate) mod block;
 mod decide;
@@ -18,6 +19,7 @@ mod pooled;
 pub(crate) mod register;
 mod retire;
 pub(crate) mod source;
+mod told;
 
 pub use decide::{Measured, Use};
 pub use pin_on_use::Unpinned;
@@ -30,11 +32,11 @@ use crate::buffer::{
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Refused, Result};
-use crate::pool::{PinOnUse, PoolOptions, PoolStats};
+use crate::pool::{PinOnUse, PoolOptions};
 use crate::registry::Registry;
 use crate::track::books::Books;
+use crate::track::leaks;
 use crate::track::live::Live;
-use crate::track::{MemoryReport, MemoryStats, Tracking, leaks};
 use block::Block;
 use decide::{Decisions, Desk};
 use parking_lot::Mutex;
@@ -379,28 +381,6 @@ impl Memory {
         Ok(())
     }
 
-    /// The books of the pools of cached and of write-combined memory on the first device's NUMA
-    /// node, or on that of the device that it is [`near`](Self::near); `None` without pools.
-    pub fn pool_stats(&self) -> Option<[PoolStats; 2]> {
-        self.inner.source.pool_stats(self.rules.near)
-    }
-
-    /// Bytes and counts by kind, exact at this moment.
-    pub fn stats(&self) -> MemoryStats {
-        self.inner.stats()
-    }
-
-    /// All that is known of this memory: by kind, by call site, and block by block where blocks
-    /// are [tracked](Self::set_tracking).
-    pub fn report(&self) -> MemoryReport {
-        self.inner.report()
-    }
-
-    /// How much is remembered of each block from now on; call sites always are.
-    pub fn set_tracking(&self, tracking: Tracking) {
-        self.inner.live.set(tracking);
-    }
-
     #[track_caller]
     fn host_block<T: Element>(&self, usage: Use, elements: usize) -> Result<Arc<Block>> {
         let site = Location::caller();
@@ -431,30 +411,6 @@ impl MemoryInner {
 
     fn registry(&self) -> &Registry {
         &self.devices[0].platform_inner().registry
-    }
-
-    fn stats(&self) -> MemoryStats {
-        MemoryStats {
-            unpinned_bytes: self.pins.unpinned_bytes(),
-            ..self.books.stats(self.retired.bytes())
-        }
-    }
-
-    pub(crate) fn report(&self) -> MemoryReport {
-        let (blocks, blocks_not_listed) = self.live.blocks();
-        let name = |d: &Device| d.info().name.clone();
-        MemoryReport {
-            devices: self.devices.iter().map(name).collect(),
-            simulated: self.devices.iter().any(Device::is_simulated),
-            stats: self.stats(),
-            sites: self.books.sites(),
-            blocks,
-            blocks_not_listed,
-            pools: (0..)
-                .map_while(|near| self.source.pool_stats(near))
-                .flatten()
-                .collect(),
-        }
     }
 }
 

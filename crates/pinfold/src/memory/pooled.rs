@@ -9,9 +9,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::pool::core::{Core, Slot};
 use crate::pool::numa::NumaNode;
-use crate::pool::{
-    Background, PoolOptions, PoolStats, Reservation, Whole, cached, write_combined,
-};
+use crate::pool::{Background, PoolOptions, PoolStats, Reservation, Whole, cached, write_combined};
 use pinfold_hal::{DriverError, ErrorCode, HostAddr};
 use pinfold_model::MemoryKind;
 use smallvec::SmallVec;

@@ -41,8 +41,8 @@ pub(crate) struct Slot {
 /// One pool.
 pub(crate) struct Core {
     pub(super) id: u64,
-    pub(super) shared: Shared,
-    pub(super) counters: Counters,
+    pub(super) shared: Arc<Shared>,
+    pub(super) counters: Arc<Counters>,
     /// Grows when all threads are to give their caches back.
     pub(super) flushes: AtomicU64,
     pub(super) maker: Maker,
@@ -71,8 +71,8 @@ impl Core {
         static IDS: AtomicU64 = AtomicU64::new(1);
         Arc::new(Core {
             id: IDS.fetch_add(1, Ordering::Relaxed),
-            shared: Shared::default(),
-            counters: Counters::default(),
+            shared: Arc::default(),
+            counters: Arc::default(),
             flushes: AtomicU64::new(0),
             maker: Maker::new(devices, make, options.numa),
             budget: Budget::new(options),

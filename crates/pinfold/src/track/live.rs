@@ -3,16 +3,18 @@
 
 use super::books::Entry;
 use super::report::{MemoryReport, site_text};
+use super::trace::Recorder;
 use crate::error::Bytes;
 use backtrace::Backtrace;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use pinfold_model::MemoryKind;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// How much is remembered of each live block.
@@ -39,7 +41,7 @@ const SHARDS: usize = 16;
 const FRAMES_MAX: usize = 48;
 
 /// A block that is in use.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LiveBlock {
     /// The line of code that asked.
     #[serde(serialize_with = "site_text")]
@@ -67,8 +69,17 @@ impl fmt::Display for LiveBlock {
 #[derive(Default)]
 pub(crate) struct Live {
     tracking: AtomicU8,
+    /// Whether somebody wants to hear of every block: tracked ones, or all for a recording.
+    is_watched: AtomicBool,
+    recorder: RwLock<Option<Recording>>,
     numbers: AtomicU64,
     shards: [Mutex<BTreeMap<u64, Remembered>>; SHARDS],
+}
+
+/// A recording that is on: blocks with numbers up to `after` were taken before it began.
+struct Recording {
+    recorder: Arc<Recorder>,
+    after: u64,
 }
 
 struct Remembered {
@@ -80,6 +91,38 @@ struct Remembered {
 impl Live {
     pub(crate) fn set(&self, tracking: Tracking) {
         self.tracking.store(tracking as u8, Ordering::Relaxed);
+        self.watch();
+    }
+
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.recorder.read().is_some()
+    }
+
+    /// Records from now on what is taken, and what of that is given back. False where a recording
+    /// is on already.
+    pub(crate) fn record(&self, recorder: Arc<Recorder>) -> bool {
+        {
+            let mut now = self.recorder.write();
+            if now.is_some() {
+                return false;
+            }
+            let after = self.numbers.load(Ordering::Relaxed);
+            *now = Some(Recording { recorder, after });
+        }
+        self.watch();
+        true
+    }
+
+    pub(crate) fn stop_recording(&self) {
+        let stopped = self.recorder.write().take();
+        drop(stopped);
+        self.watch();
+    }
+
+    fn watch(&self) {
+        let recorder = self.recorder.read();
+        let is_watched = self.tracking() != Tracking::Sites || recorder.is_some();
+        self.is_watched.store(is_watched, Ordering::Relaxed);
     }
 
     pub(crate) fn tracking(&self) -> Tracking {
@@ -90,26 +133,32 @@ impl Live {
     /// Remembers a block where blocks are tracked: the number to forget it by.
     #[inline]
     pub(crate) fn remember(&self, entry: &Entry) -> Option<NonZeroU64> {
-        match self.tracking.load(Ordering::Relaxed) {
-            0 => None,
-            _ => self.enter(entry),
+        match self.is_watched.load(Ordering::Relaxed) {
+            false => None,
+            true => self.enter(entry),
         }
     }
 
     #[cold]
     fn enter(&self, entry: &Entry) -> Option<NonZeroU64> {
-        let with_stack = self.tracking() == Tracking::Stacks;
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(recording) = &*self.recorder.read() {
+            recording.recorder.took(number, entry);
+        }
+        let tracking = self.tracking();
+        if tracking == Tracking::Sites {
+            return NonZeroU64::new(number);
+        }
+        let with_stack = tracking == Tracking::Stacks;
         let remembered = Remembered {
             entry: *entry,
             since: Instant::now(),
             stack: with_stack.then(|| Box::new(Backtrace::new_unresolved())),
         };
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let mut shard = self.shard(number).lock();
-        if shard.len() >= LIVE_MAX / SHARDS {
-            return None;
+        if shard.len() < LIVE_MAX / SHARDS {
+            shard.insert(number, remembered);
         }
-        shard.insert(number, remembered);
         NonZeroU64::new(number)
     }
 
@@ -120,6 +169,10 @@ impl Live {
             let number = number.get();
             let gone = self.shard(number).lock().remove(&number);
             drop(gone);
+            match &*self.recorder.read() {
+                Some(recording) if number > recording.after => recording.recorder.gave(number),
+                _ => {}
+            }
         }
     }
 

@@ -68,7 +68,7 @@ pub(crate) fn site_text<S: Serializer>(
 }
 
 /// Everything that a memory manager knows of its memory at one moment.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryReport {
     /// The devices, by name.
     pub devices: Vec<String>,

@@ -1,8 +1,19 @@
 //! Which way a transfer goes, by the cost model.
 
+use super::EngineOptions;
 use crate::device::Device;
 use pinfold_model::{Direction, MemoryKind, Profile, cost};
 use std::fmt;
+
+/// A way to move ordinary memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Way {
+    /// By the driver's own copy.
+    Driver,
+    /// By the engine's threads.
+    Staged,
+}
 
 /// How ordinary memory is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +77,16 @@ const CHUNKS_PER_THREAD: u64 = 4;
 /// Decides for one device.
 pub(super) struct Chooser {
     profile: Profile,
+    way: Option<Way>,
     threads: u32,
 }
 
 impl Chooser {
-    pub(super) fn new(device: &Device, profile: Option<Profile>, threads: u32) -> Self {
+    pub(super) fn new(device: &Device, options: &EngineOptions, threads: u32) -> Self {
+        let given = options.profile.clone();
         Chooser {
-            profile: profile.unwrap_or_else(|| nearest(device)),
+            profile: given.unwrap_or_else(|| nearest(device)),
+            way: options.way,
             threads,
         }
     }
@@ -87,10 +101,14 @@ impl Chooser {
         let profile = &self.profile;
         let driver_ns = cost::copy_ns(profile, direction, MemoryKind::Pageable, bytes);
         let staged_ns = cost::staged_ns(profile, direction, self.threads, chunk_bytes, bytes);
-        let path = if staged_ns < driver_ns {
-            staged
+        let faster = if staged_ns < driver_ns {
+            Way::Staged
         } else {
-            Path::Driver
+            Way::Driver
+        };
+        let path = match self.way.unwrap_or(faster) {
+            Way::Staged => staged,
+            Way::Driver => Path::Driver,
         };
         let reason = PathReason {
             driver_ns,
@@ -102,6 +120,10 @@ impl Chooser {
 }
 
 impl Chooser {
+    pub(super) fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
     /// The path by threads, and the bytes of its chunks.
     pub(super) fn staged(&self, bytes: u64, slot_bytes: u64) -> (Path, u64) {
         let chunk_bytes = chunk_bytes(bytes, self.threads, slot_bytes);
@@ -144,6 +166,7 @@ mod tests {
     fn little_goes_by_the_driver_and_much_by_threads() {
         let chooser = Chooser {
             profile: Profile::h200(),
+            way: None,
             threads: 8,
         };
         let path = |bytes| chooser.choose(Direction::ToDevice, bytes, 2 << 20).0;

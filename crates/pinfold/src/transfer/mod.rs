@@ -8,7 +8,8 @@
 //! stream and a few page-locked slots, which it fills while earlier slots are on the link
 //! ([`staged`]). Small transfers are left to the driver: [`choose`] asks the cost model. A transfer
 //! that owns its memory runs beside the caller ([`handle`]); [`file`] streams files; [`control`] is
-//! how to watch one and stop it.
+//! how to watch one and stop it. [`rows`] fetches rows of a
+//! table in the better order; [`pipeline`] works on chunks while others are on their way.
 
 mod choose;
 pub mod control;
@@ -16,12 +17,16 @@ mod file;
 mod handle;
 mod job;
 mod lanes;
+mod pipeline;
+mod rows;
 mod staged;
 
-pub use choose::{Path, PathReason};
+pub use choose::{Path, PathReason, Way};
 pub use control::{Control, Progress};
 pub use file::FileRange;
 pub use handle::{Begun, Ended, Transfer};
+pub use pipeline::ChunkSizes;
+pub use rows::{RowCarrier, RowOrder, RowReason};
 
 use crate::buffer::DeviceBuffer;
 use crate::buffer::raw::check_range;
@@ -48,7 +53,9 @@ pub struct EngineOptions {
     pub slot_bytes: u64,
     /// Slots of a thread, from 2 to 16.
     pub slots: u32,
-    /// What decides between paths; `None` for the shipped profile that is nearest to the device.
+    /// The way that every transfer goes; `None` lets the model decide for each.
+    pub way: Option<Way>,
+    /// What decides between ways; `None` for the shipped profile that is nearest to the device.
     pub profile: Option<Profile>,
 }
 
@@ -58,6 +65,7 @@ impl Default for EngineOptions {
             threads: None,
             slot_bytes: 2 << 20,
             slots: 3,
+            way: None,
             profile: None,
         }
     }
@@ -122,7 +130,7 @@ impl Engine {
     /// As [`new`](Self::new).
     pub fn with_options(memory: &Memory, device: &Device, options: &EngineOptions) -> Result<Self> {
         let lanes = Lanes::new(memory.near(device)?, device, options);
-        let chooser = Chooser::new(device, options.profile.clone(), lanes.count());
+        let chooser = Chooser::new(device, options, lanes.count());
         Ok(Engine {
             inner: Arc::new(Inner { lanes, chooser }),
         })

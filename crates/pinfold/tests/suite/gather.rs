@@ -4,7 +4,7 @@ mod pieces;
 
 use crate::common::{Machine, Place, everywhere, once_and_on_real_devices, options};
 use pinfold::buffer::{DeviceRead, DeviceWrite};
-use pinfold::kernels::gather::{Gather, RowNumber, Rows, RowsMut, Windows, taken_words};
+use pinfold::kernels::gather::{Gather, Order, RowNumber, Rows, RowsMut, Windows, taken_words};
 use pinfold::kernels::splitmix64;
 use pinfold::{
     DeviceBuffer, Element, Error, InFlight, Memory, ScalarCell, Stream, UploadBuffer,
@@ -91,9 +91,10 @@ impl Bench {
         let bytes = index.elements() * table.windows(0).row_bytes() as usize;
         let mut to = self.on_device(&vec![0xee; bytes]);
         let (stream, cell) = (&self.stream, &mut self.cell);
+        let order = Order::new(order, table.windows(26));
         let found = self
             .gather
-            .rows_ordered(stream, table, index, order, &mut to, cell);
+            .rows_ordered(stream, table, index, &order, &mut to, cell);
         let found = self.cell.wait(found.unwrap(), LIMIT).unwrap();
         (self.back(&to), found)
     }
@@ -249,7 +250,10 @@ fn scattered(
     let table = RowsMut::new(table, row_bytes).unwrap();
     let (gather, stream, cell) = (&mut bench.gather, &bench.stream, &mut bench.cell);
     let found = match order {
-        Some(order) => gather.scatter_ordered(stream, from, index, order, table, cell),
+        Some(order) => {
+            let order = Order::new(order, Windows::new(1, 1, 26));
+            gather.scatter_ordered(stream, from, index, &order, table, cell)
+        }
         None => gather.scatter(stream, from, index, table, cell),
     };
     bench.cell.wait(found.unwrap(), LIMIT).unwrap()[0]
@@ -392,6 +396,7 @@ fn sizes_that_do_not_fit_are_refused() {
     };
     let refused = gather.rows(stream, &rows, &index, &mut from, &mut *cell);
     length(refused.unwrap_err(), "gathered rows: 9 elements where 8");
+    let short = Order::new(&short, rows.windows(26));
     let refused = gather.rows_ordered(stream, &rows, &index, &short, &mut to, &mut *cell);
     length(refused.unwrap_err(), "order: 1 elements where 2");
     let mut table = bench.memory.zero_copy::<u32>(12).unwrap().lend();

@@ -1,7 +1,7 @@
 //! The books: by call site, block by block, and what is left at the end.
 
 use crate::common::{Machine, options};
-use pinfold::track::{SiteStats, Tracking, live_memory};
+use pinfold::track::{SiteStats, TraceEvent, Tracking, live_memory, read_trace};
 use pinfold::{Memory, MemoryKind, UploadBuffer};
 use pinfold_hal_sim::Policy;
 
@@ -144,7 +144,99 @@ fn a_buffer_in_flight_counts_until_the_device_has_let_go_of_it() {
     machine_ends(memory, machine);
 }
 
+#[test]
+fn a_trace_has_what_was_taken_while_it_was_recorded_and_is_read_again() {
+    let path = std::env::temp_dir().join(format!("pinfold-{}.trace", std::process::id()));
+    let machine = Machine::new(options(), Policy::Eager);
+    let memory = Memory::new(&machine.device(0));
+    memory.set_tracking(Tracking::Blocks);
+    let before = memory.upload::<u8>(1).unwrap();
+    memory.set_tracking(Tracking::Sites);
+    let recording = memory.record_trace(&path).unwrap();
+    assert!(memory.record_trace(&path).is_err());
+    let first = memory.upload::<u8>(100).unwrap();
+    let second = memory.zero_copy::<u32>(50).unwrap();
+    drop((first, before));
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(second));
+    });
+    let third = memory.download::<u8>(7).unwrap();
+    assert_eq!(recording.finish().unwrap(), 5);
+    drop(third);
+    let events = read_trace(&path).unwrap();
+    let short: Vec<_> = events
+        .iter()
+        .map(|event| match event {
+            TraceEvent::Take { bytes, kind, .. } => Some((*bytes, *kind)),
+            TraceEvent::Give { .. } => None,
+        })
+        .collect();
+    let locked = MemoryKind::PageLocked;
+    let mapped = MemoryKind::Mapped;
+    let taken = |bytes, kind| Some((bytes, kind));
+    assert_eq!(
+        short,
+        [
+            taken(100, locked),
+            taken(200, mapped),
+            None,
+            None,
+            taken(7, locked)
+        ]
+    );
+    std::fs::write(&path, "pinfold-trace 1\n- 5 7 0\n").unwrap();
+    let error = read_trace(&path).unwrap_err().to_string();
+    assert!(error.contains("line 2"), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    machine_ends(memory, machine);
+}
+
 fn machine_ends(memory: Memory, machine: Machine) {
     drop(memory);
     machine.check_clean();
+}
+
+/// Notes the level and the room of every event.
+#[derive(Clone, Default)]
+struct Notes(std::sync::Arc<std::sync::Mutex<Vec<(tracing::Level, String)>>>);
+
+impl tracing::Subscriber for Notes {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let metadata = event.metadata();
+        let note = (*metadata.level(), metadata.target().to_owned());
+        self.0.lock().unwrap().push(note);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn growth_and_steps_down_are_told_and_hits_are_silent() {
+    let machine = Machine::new(options().pin_limit(Some(16 << 20)), Policy::Eager);
+    let memory = Memory::new(&machine.device(0));
+    let notes = Notes::default();
+    let told = |work: &dyn Fn()| {
+        tracing::subscriber::with_default(notes.clone(), work);
+        std::mem::take(&mut *notes.0.lock().unwrap())
+    };
+    let grown = told(&|| drop(memory.upload::<u8>(1 << 20).unwrap()));
+    assert_eq!(
+        grown,
+        [(tracing::Level::DEBUG, "pinfold::pool::growth".to_owned())]
+    );
+    assert_eq!(told(&|| drop(memory.upload::<u8>(1 << 20).unwrap())), []);
+    let stepped = told(&|| drop(memory.upload::<u8>(64 << 20).unwrap()));
+    let warned = |note: &(tracing::Level, String)| {
+        note.0 == tracing::Level::WARN && note.1 == "pinfold::memory::ladder"
+    };
+    assert!(stepped.iter().any(warned), "{stepped:?}");
+    machine_ends(memory, machine);
 }

@@ -1,10 +1,12 @@
 //! The transfer engine: what arrives is what was sent, on every path, whatever fails.
 
 use crate::common::{Machine, Place, everywhere, options};
+use pinfold::kernels::gather::{Rows, RowsMut};
 use pinfold::kernels::splitmix64;
-use pinfold::transfer::{Control, Engine, EngineOptions, FileRange, Path};
+use pinfold::transfer::{ChunkSizes, Control, Engine, EngineOptions, FileRange, Path, RowOrder};
 use pinfold::{Device, Error, Memory};
 use pinfold_hal_sim::Policy;
+use pinfold_model::Profile;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -245,4 +247,121 @@ fn transfers_of_several_threads_share_an_engine() {
     });
     drop((engine, memory));
     machine.check_clean();
+}
+
+/// A profile on which 128 MiB are as far beyond the cliff as 8 GiB are on others.
+fn early_cliff() -> EngineOptions {
+    let mut profile = Profile::h200();
+    let footprints = &mut profile.curves.zero_copy_rows.footprint_bytes;
+    footprints.iter_mut().for_each(|bytes| *bytes /= 64.0);
+    let mut options = EngineOptions::default();
+    options.profile = Some(profile);
+    options
+}
+
+#[test]
+fn rows_beyond_the_cliff_go_by_windows_and_arrive_as_they_would_without() {
+    const ROW: usize = 32;
+    crate::common::once_and_on_real_devices(1, |place: &Place| {
+        let device = place.device(0);
+        let (memory, stream) = (Memory::new(&device), device.stream().unwrap());
+        let engine = Engine::with_options(&memory, &device, &early_cliff()).unwrap();
+        let mut carrier = engine.row_carrier(&memory, &stream).unwrap();
+        let mut cell = memory.scalar_cell().unwrap();
+        let n = 40_000;
+        for (rows, want_windows) in [(1000, false), (1 << 20, true)] {
+            let mut table = memory.zero_copy::<u32>(rows * ROW).unwrap();
+            for (i, word) in table.iter_mut().enumerate() {
+                *word = splitmix64(i as u64) as u32;
+            }
+            let row = |k: usize| (k * 26_227 + 5) % rows;
+            let mut list = memory.upload_in_place::<u32>(n).unwrap();
+            list.write_each(|k| row(k) as u32);
+            let (mut table, list) = (table.lend(), list.lend());
+            let mut fetched = memory.device::<u32>(n * ROW).unwrap();
+            let as_rows = Rows::new(&table, ROW).unwrap();
+            let (reason, found) = carrier
+                .gather(&stream, &as_rows, &list, &mut fetched, &mut cell)
+                .unwrap();
+            assert_eq!(cell.wait(found, Duration::from_secs(60)).unwrap()[0], 0.0);
+            let by_windows = matches!(reason.order, RowOrder::ByWindows { .. });
+            assert_eq!(by_windows, want_windows, "{reason}");
+            let back = memory.download(n * ROW).unwrap();
+            let back = stream.download(&fetched, back).unwrap().wait().unwrap();
+            let right =
+                |i: usize| back[i] == splitmix64((row(i / ROW) * ROW + i % ROW) as u64) as u32;
+            assert!((0..n * ROW).all(right), "{reason} under {}", place.name);
+            // And back: all fetched rows as zeros.
+            stream.fill(&mut fetched, 0).unwrap();
+            let as_rows = RowsMut::new(&mut table, ROW).unwrap();
+            let (_, found) = carrier
+                .scatter(&stream, &fetched, &list, as_rows, &mut cell)
+                .unwrap();
+            assert_eq!(cell.wait(found, Duration::from_secs(60)).unwrap()[0], 0.0);
+            let table = table.wait().unwrap();
+            assert!((0..n).all(|k| table[row(k) * ROW..][..ROW].iter().all(|w| *w == 0)));
+        }
+    });
+}
+
+#[test]
+fn a_pipeline_turns_every_chunk_into_the_one_with_its_number() {
+    everywhere(1, |place: &Place| {
+        let (_, engine) = engine(&place.device(0));
+        let sizes = ChunkSizes {
+            input: 30_000,
+            output: 30_000,
+        };
+        for n in [0, 1, 29_999, 30_000, 100_001] {
+            let input = numbers(n, 9);
+            let mut output = vec![1; n];
+            let control = Control::new();
+            engine
+                .pipeline(
+                    &input,
+                    &mut output,
+                    sizes,
+                    |_| Ok(()),
+                    |(), stream, from, to| stream.copy(from, to),
+                    &control,
+                )
+                .unwrap();
+            assert!(input == output, "{n} under {}", place.name);
+            assert_eq!(control.progress().done_bytes, n.div_ceil(30_000) as u64);
+        }
+        let failing = engine.pipeline(
+            &[0u8; 100_000],
+            &mut [0u8; 100_000],
+            sizes,
+            |_| Ok(0),
+            |done, stream, from, to| {
+                *done += 1;
+                match *done {
+                    1 => stream.copy(from, to),
+                    _ => Err(Error::EventNotRecorded),
+                }
+            },
+            &Control::new(),
+        );
+        assert!(
+            matches!(failing, Err(Error::EventNotRecorded)),
+            "{failing:?}"
+        );
+        let uneven = engine.pipeline(
+            &[0u8; 60_000],
+            &mut [0u8; 100_000],
+            sizes,
+            |_| Ok(()),
+            |(), stream, from, to| stream.copy(from, to),
+            &Control::new(),
+        );
+        assert!(matches!(
+            uneven,
+            Err(Error::Length {
+                got: 4,
+                want: 2,
+                ..
+            })
+        ));
+    });
 }

@@ -4,6 +4,7 @@ use super::super::units::{error, ratio, spread, time};
 use super::super::{
     BYTES_MEAN, ERROR_MEANS, best_seconds, how_measured, is_best, is_chosen, row_name, time_heading,
 };
+use super::memory::memory;
 use super::{bars, page, simulated_times, title_of};
 use maud::{Markup, html};
 use pinfold::Bytes;
@@ -31,6 +32,7 @@ pub fn job(report: &JobReport) -> String {
             h2 { "Why this memory" }
             ul { @for placement in &report.placements { li { (placement) } } }
         }
+        @if let Some(report) = &report.memory { (memory(report)) }
     };
     page(
         &title_of(&report.job, &report.device),

@@ -4,6 +4,7 @@ use super::super::units::{error, ratio, spread, time};
 use super::super::{
     BYTES_MEAN, ERROR_MEANS, best_seconds, how_measured, is_chosen, row_name, time_heading,
 };
+use super::memory::memory;
 use super::{Column, INDENT, Kind, MARK, Page, Sheet, Style, WIDTH_WITH_ALL};
 use pinfold::Bytes;
 use pinfold_apps::report::{DeviceLabel, Fact, JobReport, StrategyResult};
@@ -27,6 +28,9 @@ pub fn job(report: &JobReport, page: &Page) -> String {
     sheet.table(&columns(report, shape), &rows, chosen);
     sheet.blank();
     notes(&mut sheet, report);
+    if let Some(report) = &report.memory {
+        memory(&mut sheet, report);
+    }
     sheet.text
 }
 

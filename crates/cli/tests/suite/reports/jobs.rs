@@ -76,6 +76,7 @@ pub(crate) fn dot_simulated() -> JobReport {
                  (simulated)"
             .to_owned(),
         placements: vec!["page-locked: write-combining gains nothing here".to_owned()],
+        memory: None,
     }
 }
 
@@ -137,6 +138,7 @@ pub(crate) fn solve_measured() -> JobReport {
             "mapped: kernels read it in place".to_owned(),
             "page-locked: write-combining gains nothing here".to_owned(),
         ],
+        memory: Some(super::memory::memory()),
     }
 }
 

@@ -47,12 +47,38 @@ impl Sizes {
         }
     }
 
+    /// A walk over `n` rows of a table, in an order where there is one.
+    pub(super) fn walk<O>(&self, n: usize, order: Option<&Order<'_, O>>) -> Pattern {
+        match order {
+            Some(order) => Pattern::Windowed {
+                row_bytes: self.row_bytes,
+                count: n as u64,
+                window_bytes: 1 << order.windows.log2(),
+            },
+            None => self.at_random(n),
+        }
+    }
+
     /// A walk over `n` rows without order.
     pub(super) fn at_random(&self, n: usize) -> Pattern {
         Pattern::Random {
             row_bytes: self.row_bytes,
             count: n as u64,
         }
+    }
+}
+
+/// The order of an index list: a list that names every element once.
+#[derive(Debug)]
+pub struct Order<'a, O> {
+    pub(super) list: &'a O,
+    windows: Windows,
+}
+
+impl<'a, O: DeviceRead<Item = u32>> Order<'a, O> {
+    /// An order by these windows; by others it is as right, and slower.
+    pub fn new(list: &'a O, windows: Windows) -> Self {
+        Order { list, windows }
     }
 }
 
@@ -101,5 +127,10 @@ impl<'a, W: DeviceWrite> RowsMut<'a, W> {
     pub fn new(memory: &'a mut W, row_elements: usize) -> Result<Self> {
         let sizes = Sizes::of(memory, row_elements)?;
         Ok(RowsMut { memory, sizes })
+    }
+
+    /// As [`Rows::windows`].
+    pub fn windows(&self, log2: u32) -> Windows {
+        Windows::new(self.sizes.rows, self.sizes.row_bytes.into(), log2)
     }
 }

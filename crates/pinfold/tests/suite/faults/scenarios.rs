@@ -3,6 +3,7 @@
 use pinfold::buffer::HandOver;
 use pinfold::kernels::dot::Dot;
 use pinfold::pool::{PinOnUse, Pool, PoolOptions};
+use pinfold::transfer::{Engine, EngineOptions, Way};
 use pinfold::{Device, Error, EventKind, Memory, MemoryKind, Platform, Refused, Result, Stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -193,6 +194,42 @@ pub(super) fn two_devices(run: &Run<'_>) -> Result<()> {
     assert!(run.step(|| end.elapsed_ns_since(&event))?.is_some());
     drop(host);
     Ok(())
+}
+
+/// One thread, so that the calls come in the same order each time.
+pub(super) fn staged(run: &Run<'_>) -> Result<()> {
+    let (device, stream, memory) = run.one()?;
+    let mut options = EngineOptions::default();
+    (options.threads, options.way) = (Some(1), Some(Way::Staged));
+    (options.slot_bytes, options.slots) = (64 << 10, 2);
+    let engine = run.step(|| Engine::with_options(&memory, &device, &options))?;
+    let n = 70_000;
+    let data: Vec<u32> = (0..n).map(numbers(3)).collect();
+    let mut on_device = run.step(|| memory.device(n))?;
+    run.step(|| stream.fill(&mut on_device, 0xee))?;
+    run.step(|| engine.upload(&data, &mut on_device))?;
+    let mut back = vec![0; n];
+    run.step(|| engine.download(&on_device, &mut back))?;
+    assert!(back == data);
+    options.way = Some(Way::Driver);
+    let engine = run.step(|| Engine::with_options(&memory, &device, &options))?;
+    run.step(|| {
+        engine
+            .upload(&data[1..], &mut on_device)
+            .map(drop)
+            .or_else(expect_length)
+    })?;
+    run.step(|| engine.upload(&back, &mut on_device))?;
+    run.step(|| engine.download(&on_device, &mut back))?;
+    assert!(back == data);
+    Ok(())
+}
+
+fn expect_length(error: Error) -> Result<()> {
+    match error {
+        Error::Length { .. } => Ok(()),
+        other => Err(other),
+    }
 }
 
 pub(super) fn dropped_in_flight(run: &Run<'_>) -> Result<()> {

@@ -1,0 +1,65 @@
+//! The benchmarks on simulated devices: what they measure arrives whole, and files are read.
+
+use pinfold::{Device, Memory, Platform};
+use pinfold_apps::bench::{fresh, gather, replay};
+use pinfold_apps::progress::Silent;
+use pinfold_model::Profile;
+
+fn device() -> Device {
+    Platform::simulated(Profile::h200()).device(0).unwrap()
+}
+
+#[test]
+fn fresh_data_is_written_and_read_by_every_way_at_every_size() {
+    let report = fresh::run(&device(), &mut Silent).unwrap();
+    assert_eq!(report.rows.len(), 9 * 4 * 3);
+    assert!(report.rows.iter().all(|row| row.value > 0.0));
+    let host = report.rows.iter().filter(|row| !row.simulated);
+    assert!(host.clone().count() == 9 * 4 && host.clone().all(|r| r.group == "host writes"));
+}
+
+#[test]
+fn scattered_blocks_and_rows_arrive_and_one_launch_beats_a_loop() {
+    let report = gather::run(&device(), &mut Silent).unwrap();
+    let value = |name: &str| report.value(name).unwrap_or_else(|| panic!("no {name}"));
+    for size in ["1.0 KiB", "4.0 KiB", "16.0 KiB"] {
+        let (one, many) = (
+            format!("one launch, {size}"),
+            format!("a loop of copies, {size}"),
+        );
+        assert!(value(&one) > 2.0 * value(&many), "{size}");
+    }
+}
+
+#[test]
+fn a_recorded_trace_is_replayed() {
+    let path = std::env::temp_dir().join(format!("pinfold-{}-replay.trace", std::process::id()));
+    let memory = Memory::new(&device());
+    let recording = memory.record_trace(&path).unwrap();
+    let kept = memory.zero_copy::<u8>(3 << 20).unwrap();
+    for n in 1..50 {
+        drop(memory.upload::<u8>(n * 1000).unwrap());
+    }
+    drop(kept);
+    assert_eq!(recording.finish().unwrap(), 100);
+    let report = replay::run(&device(), &path, &mut Silent).unwrap();
+    let finding = |name: &str| {
+        let fact = report.findings.iter().find(|fact| fact.name == name);
+        fact.map(|fact| fact.value.clone()).unwrap()
+    };
+    assert_eq!(finding("events"), "100");
+    assert_eq!(finding("asked for at most"), "3.0 MiB");
+    let [pool, driver] = ["take, pool", "take, driver"].map(|name| report.value(name).unwrap());
+    assert!(pool < driver, "{pool} {driver}");
+    std::fs::write(&path, "no trace").unwrap();
+    let error = replay::run(&device(), &path, &mut Silent)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("replay.trace") && error.contains("line 1"),
+        "{error}"
+    );
+    std::fs::write(&path, "pinfold-trace 1\n").unwrap();
+    assert!(replay::run(&device(), &path, &mut Silent).is_err());
+    std::fs::remove_file(&path).unwrap();
+}
