@@ -6,8 +6,8 @@
 //! buffer wraps. When the buffer goes away, the block waits in [`retire`] for the device, then goes
 //! back to the source; while it lives and idles, [`pin_on_use`] may make it ordinary memory.
 //! [`register`] takes in memory of the caller's own. [`pooled`] is the source that is used;
-//! [`plain`] serves what a pool does not hold, and those who want none. [`told`] is what it tells of
-//! itself.
+//! [`plain`] serves what a pool does not hold, and those who want none. [`told`] is what it tells
+//! of itself.
 
 pub(crate) mod block;
 mod decide;

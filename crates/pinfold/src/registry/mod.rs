@@ -230,6 +230,19 @@ impl Registry {
         edges
     }
 
+    /// True where all of a range is page-locked through this registry at the moment.
+    pub(crate) fn is_locked(&self, range: &Range<usize>) -> bool {
+        let ranges = self.ranges.lock();
+        let before = ranges.range(..=range.start).next_back();
+        before.is_some_and(|(_, entry)| {
+            let is_locked = matches!(
+                entry.state,
+                State::Locked(_) | State::Borrowed | State::Stuck
+            );
+            is_locked && range.end <= entry.end
+        })
+    }
+
     /// Counts one claim more that needs an entry page-locked, and has it so. The entry is not being
     /// changed.
     fn lock_entry(

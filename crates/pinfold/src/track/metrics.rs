@@ -4,12 +4,13 @@ use super::report::MemoryReport;
 use metrics::{counter, gauge};
 
 impl MemoryReport {
-    /// Sets gauges and counters of the `metrics` crate: `pinfold_blocks`, `pinfold_requested_bytes`,
-    /// `pinfold_held_bytes` and `pinfold_held_bytes_peak` by `kind`, `pinfold_blocks_taken_total` by
-    /// `kind`; `pinfold_pool_pinned_bytes`, `pinfold_pool_cached_bytes` and
-    /// `pinfold_pool_quarantined_bytes` by `pool`; `pinfold_retired_bytes`, `pinfold_lost_bytes`, and
-    /// `pinfold_ladder_steps_total`. Every one carries the `device`. To be called whenever the
-    /// figures are wanted: nothing is measured in between.
+    /// Sets gauges and counters of the `metrics` crate: `pinfold_blocks`,
+    /// `pinfold_requested_bytes`, `pinfold_held_bytes` and `pinfold_held_bytes_peak` by `kind`,
+    /// `pinfold_blocks_taken_total` by `kind`; `pinfold_pool_pinned_bytes`,
+    /// `pinfold_pool_cached_bytes` and `pinfold_pool_quarantined_bytes` by `pool`;
+    /// `pinfold_retired_bytes`, `pinfold_lost_bytes`, and `pinfold_ladder_steps_total`. Every one
+    /// carries the `device`. To be called whenever the figures are wanted: nothing is measured in
+    /// between.
     pub fn emit_metrics(&self) {
         let device = self.devices.join(", ");
         let set = |name: &'static str, label: (&'static str, String), value: u64| {

@@ -21,6 +21,8 @@ pub enum Way {
 pub enum Path {
     /// By the driver, which stages it on one thread.
     Driver,
+    /// By the device itself: the memory is page-locked already.
+    Direct,
     /// By the engine's threads, through page-locked slots.
     Staged {
         /// Threads that may take part.
@@ -34,6 +36,7 @@ impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Path::Driver => f.write_str("the driver's own copy"),
+            Path::Direct => f.write_str("the device's own copy of page-locked memory"),
             Path::Staged {
                 threads,
                 chunk_bytes,
@@ -96,10 +99,15 @@ impl Chooser {
         direction: Direction,
         bytes: u64,
         slot_bytes: u64,
+        is_locked: bool,
     ) -> (Path, PathReason) {
         let (staged, chunk_bytes) = self.staged(bytes, slot_bytes);
         let profile = &self.profile;
-        let driver_ns = cost::copy_ns(profile, direction, MemoryKind::Pageable, bytes);
+        let kind = match is_locked {
+            true => MemoryKind::Registered,
+            false => MemoryKind::Pageable,
+        };
+        let driver_ns = cost::copy_ns(profile, direction, kind, bytes);
         let staged_ns = cost::staged_ns(profile, direction, self.threads, chunk_bytes, bytes);
         let faster = if staged_ns < driver_ns {
             Way::Staged
@@ -108,6 +116,7 @@ impl Chooser {
         };
         let path = match self.way.unwrap_or(faster) {
             Way::Staged => staged,
+            Way::Driver if is_locked => Path::Direct,
             Way::Driver => Path::Driver,
         };
         let reason = PathReason {
@@ -169,7 +178,10 @@ mod tests {
             way: None,
             threads: 8,
         };
-        let path = |bytes| chooser.choose(Direction::ToDevice, bytes, 2 << 20).0;
+        let to_device = Direction::ToDevice;
+        let path = |bytes| chooser.choose(to_device, bytes, 2 << 20, false).0;
+        let locked = chooser.choose(to_device, 1 << 30, 2 << 20, true).0;
+        assert_eq!(locked, Path::Direct);
         assert_eq!(path(4096), Path::Driver);
         assert_eq!(
             path(1 << 30),

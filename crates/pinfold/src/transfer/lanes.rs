@@ -45,8 +45,8 @@ pub(super) struct Lanes {
     slot_bytes: u64,
     slots: usize,
     threads: OnceLock<ThreadPool>,
-    /// One for each of the engine's threads, and the last one for the calling thread, where there is
-    /// more than one.
+    /// One for each of the engine's threads, and the last one for the calling thread, where there
+    /// is more than one.
     lanes: Vec<Mutex<Option<Lane>>>,
     /// For copies by the driver, from whichever thread.
     driver: Mutex<Option<Stream>>,

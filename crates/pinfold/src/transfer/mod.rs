@@ -176,9 +176,11 @@ impl Engine {
         check_range(&(at..at.saturating_add(from.len())), to.len())?;
         let bytes: &[u8] = bytemuck::cast_slice(from);
         let place = Place::new::<T>(to.block(), self.device(), at)?;
-        let (path, reason) = self.choose(Direction::ToDevice, bytes.len());
+        let (path, reason) = self.choose(Direction::ToDevice, bytes);
         match path {
-            Path::Driver => self.inner.lanes.driver_upload(bytes, &place, control)?,
+            Path::Driver | Path::Direct => {
+                self.inner.lanes.driver_upload(bytes, &place, control)?
+            }
             Path::Staged { chunk_bytes, .. } => {
                 let job = Job::new(bytes.len() as u64, chunk_bytes, control);
                 self.inner
@@ -218,9 +220,11 @@ impl Engine {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(to);
         let total = bytes.len();
         let place = Place::new::<T>(from.block(), self.device(), at)?;
-        let (path, reason) = self.choose(Direction::ToHost, total);
+        let (path, reason) = self.choose(Direction::ToHost, bytes);
         match path {
-            Path::Driver => self.inner.lanes.driver_download(bytes, &place, control)?,
+            Path::Driver | Path::Direct => {
+                self.inner.lanes.driver_download(bytes, &place, control)?
+            }
             Path::Staged { chunk_bytes, .. } => {
                 let job = Job::new(total as u64, chunk_bytes, control);
                 let parts = pour_into(bytes, chunk_bytes);
@@ -236,11 +240,18 @@ impl Engine {
         })
     }
 
-    fn choose(&self, direction: Direction, bytes: usize) -> (Path, PathReason) {
-        let slot_bytes = self.inner.lanes.slot_bytes();
-        self.inner
-            .chooser
-            .choose(direction, bytes as u64, slot_bytes)
+    /// The way for a slice.
+    fn choose(&self, direction: Direction, slice: &[u8]) -> (Path, PathReason) {
+        let start = slice.as_ptr().addr();
+        let registry = &self.device().platform_inner().registry;
+        let is_locked = registry.is_locked(&(start..start + slice.len()));
+        self.choose_for(direction, slice.len() as u64, is_locked)
+    }
+
+    fn choose_for(&self, direction: Direction, bytes: u64, is_locked: bool) -> (Path, PathReason) {
+        let inner = &self.inner;
+        let slot_bytes = inner.lanes.slot_bytes();
+        (inner.chooser).choose(direction, bytes, slot_bytes, is_locked)
     }
 }
 

@@ -76,7 +76,7 @@ impl Engine {
             }
             Ok(())
         })?;
-        let (_, reason) = self.choose(Direction::ToDevice, bytes);
+        let (_, reason) = self.choose_for(Direction::ToDevice, bytes as u64, false);
         Ok(Moved {
             bytes: bytes as u64,
             path: Path::Staged {

@@ -365,3 +365,21 @@ fn a_pipeline_turns_every_chunk_into_the_one_with_its_number() {
         ));
     });
 }
+
+#[test]
+fn a_slice_that_is_page_locked_already_goes_straight() {
+    everywhere(1, |place: &Place| {
+        let (memory, engine) = engine(&place.device(0));
+        let data = Arc::<[u32]>::from(numbers(700_000, 8));
+        let mut on_device = memory.device(data.len()).unwrap();
+        let path = |on_device: &mut _| engine.upload(&data, on_device).unwrap().path;
+        assert!(path(&mut on_device).is_staged());
+        let registered = memory.register(data.clone()).unwrap();
+        assert_eq!(path(&mut on_device), Path::Direct);
+        let mut back = vec![0; data.len()];
+        engine.download(&on_device, &mut back).unwrap();
+        assert!(back == data[..], "{}", place.name);
+        drop(registered);
+        assert!(path(&mut on_device).is_staged());
+    });
+}
