@@ -355,5 +355,6 @@ fn model_pattern(pattern: Pattern) -> model::Pattern {
             stride_bytes,
         },
         Pattern::Random { row_bytes, count } => model::Pattern::Random { row_bytes, count },
+        Pattern::Dependent { count } => model::Pattern::Dependent { count },
     }
 }

@@ -230,6 +230,11 @@ pub enum Pattern {
         /// Number of rows touched.
         count: u64,
     },
+    /// `count` words of four bytes, each found by the one before: a single load under way.
+    Dependent {
+        /// Number of loads.
+        count: u64,
+    },
 }
 
 impl Pattern {

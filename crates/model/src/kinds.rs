@@ -99,6 +99,11 @@ pub enum Pattern {
         /// Number of rows touched.
         count: u64,
     },
+    /// `count` words of four bytes, each found by the one before: a single load under way.
+    Dependent {
+        /// Number of loads.
+        count: u64,
+    },
 }
 
 impl Pattern {
@@ -114,6 +119,7 @@ impl Pattern {
                 range_bytes.div_ceil(stride) as f64 * f64::from(element_bytes)
             }
             Pattern::Random { row_bytes, count } => count as f64 * f64::from(row_bytes),
+            Pattern::Dependent { count } => count as f64 * 4.0,
         }
     }
 }

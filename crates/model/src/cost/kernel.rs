@@ -34,6 +34,11 @@ pub fn kernel_device_memory_ns(profile: &Profile, pattern: Pattern, bytes: u64) 
             let rate = kernel.device_random_sector_bytes_per_s.value;
             count as f64 * in_sectors(row_bytes) / rate * 1e9
         }
+        // A profile has no latency of device memory: this is the least that the loads take.
+        Pattern::Dependent { count } => {
+            let rate = kernel.device_random_sector_bytes_per_s.value;
+            count as f64 * in_sectors(4) / rate * 1e9
+        }
     }
 }
 
@@ -42,6 +47,7 @@ pub fn kernel_device_memory_ns(profile: &Profile, pattern: Pattern, bytes: u64) 
 ///
 /// Random rows come from the profile's table. For strides, the profile's curve gives touches a
 /// second of 4-byte elements; a larger element uses as many touches, up to the sequential rate.
+/// Loads that depend on each other take a latency each.
 pub fn zero_copy_ns(
     profile: &Profile,
     access: Access,
@@ -77,6 +83,7 @@ pub fn zero_copy_ns(
                 .rate_bytes_per_s(row, footprint)
                 .min(in_order)
         }
+        Pattern::Dependent { count } => return count as f64 * kernel.zero_copy_latency_ns.value,
     };
     kernel.zero_copy_latency_ns.value + useful / rate * 1e9
 }
