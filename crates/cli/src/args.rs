@@ -31,6 +31,7 @@ Devices (--device, else the variable PINFOLD_DEVICE, else auto):
   cuda:N       GPU number N
   sim          the simulated default, a machine with an H200
   sim:PROFILE  another simulated machine; `pinfold probe` lists them
+  sim:FILE     the machine of a profile that `pinfold bench machine` wrote
 
 No GPU? Everything runs on a simulated device: results are checked for real,
 times are simulated, and every report says so.";
@@ -40,6 +41,15 @@ Examples:
   pinfold run dot --elements 8k           8192 elements: k, M, G count in 1024s
   pinfold run dot --elements 2^20 --json  for programs
   pinfold run dot --sweep --html dot.html";
+
+const MACHINE_EXAMPLES: &str = "\
+Examples:
+  pinfold bench machine --quick --html machine.html
+  pinfold bench machine --profile here.toml
+  pinfold run dot --device sim:here.toml   the machine that the profile describes, simulated
+
+What cannot be measured is taken from the nearest profile that comes with
+pinfold, and marked as assumed.";
 
 const SOLVE_EXAMPLES: &str = "\
 Examples, from the folder of the sources:
@@ -151,6 +161,16 @@ pub enum Bench {
     Gather,
     /// Data that the host has just written: by ordinary and by streaming stores
     Fresh,
+    /// This machine: every memory kind, the link, the driver's calls; and its profile
+    #[command(after_help = MACHINE_EXAMPLES)]
+    Machine {
+        /// Stay within a minute
+        #[arg(long)]
+        quick: bool,
+        /// Write the machine's profile to this file
+        #[arg(long, value_name = "FILE")]
+        profile: Option<PathBuf>,
+    },
     /// A long run on several threads that checks every byte
     Soak {
         /// How long

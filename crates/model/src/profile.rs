@@ -1,9 +1,9 @@
 //! What a machine is and what its transfers cost, and its TOML form.
 
-use crate::Quantity;
 use crate::sections::{
     Allocation, Bound, Calls, Curves, Device, Host, HostRates, Kernel, Limits, Link, Staging,
 };
+use crate::{Quantity, Source};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -114,6 +114,27 @@ impl Profile {
             }
         }
         Ok(text)
+    }
+
+    /// The same numbers, all of them marked as assumed: what one machine's profile is for another.
+    #[must_use]
+    pub fn assumed(mut self) -> Self {
+        self.host.source = Source::Assumed;
+        for device in &mut self.devices {
+            device.source = Source::Assumed;
+        }
+        self.calls.assume();
+        self.allocation.assume();
+        self.host_rates.assume();
+        self.staging.assume();
+        self.link.assume();
+        self.kernel.assume();
+        let curves = &mut self.curves;
+        curves.pageable_to_device.source = Source::Assumed;
+        curves.pageable_to_host.source = Source::Assumed;
+        curves.zero_copy_strided.source = Source::Assumed;
+        curves.zero_copy_rows.source = Source::Assumed;
+        self
     }
 
     /// Every single number with its key (`section.field`), in the order of the sections.
@@ -283,6 +304,14 @@ mod tests {
             profile.link.to_device_bytes_per_s,
             Quantity::measured(55.0e9)
         );
+    }
+
+    #[test]
+    fn what_is_assumed_for_another_machine_claims_nothing() {
+        let assumed = Profile::h200().assumed();
+        assert!(!assumed.to_toml().unwrap().contains("measured\""));
+        let value = |p: &Profile| p.quantities().iter().map(|(_, q)| q.value).sum::<f64>();
+        assert_eq!(value(&assumed), value(&Profile::h200()));
     }
 
     #[test]

@@ -7,10 +7,12 @@
 
 pub mod fresh;
 pub mod gather;
+pub mod machine;
 pub mod pin;
 pub mod pool;
 pub mod soak;
 pub mod stage;
+pub mod table;
 
 use crate::report::{DeviceLabel, Fact};
 use pinfold::measure::median;

@@ -2,12 +2,14 @@
 
 mod bars;
 mod bench;
+mod curves;
 mod drawing;
 mod job;
 mod lines;
 mod marks;
 mod probe;
 mod sweep;
+mod tables;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pinfold_apps::report::DeviceLabel;
@@ -16,6 +18,7 @@ pub use bench::bench;
 pub use job::job;
 pub use probe::probe;
 pub use sweep::sweep;
+pub use tables::tables;
 
 /// The look of every page.
 const STYLE: &str = include_str!("html/style.css");

@@ -4,6 +4,7 @@ mod bench;
 mod job;
 mod probe;
 mod sweep;
+mod tables;
 
 use super::{Page, one_line};
 use comfy_table::presets::NOTHING;
@@ -15,6 +16,7 @@ pub use bench::bench;
 pub use job::job;
 pub use probe::probe;
 pub use sweep::sweep;
+pub use tables::tables;
 
 /// Marks the row that pinfold chose.
 const MARK: &str = "▶";
