@@ -3,6 +3,7 @@
 use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pinfold::DeviceChoice;
+use pinfold_apps::bench::model::{POINTS_DEFAULT, POINTS_MAX, POINTS_MIN};
 use pinfold_apps::bench::soak::SECONDS_MAX;
 use pinfold_apps::dot::{ELEMENTS_DEFAULT, ELEMENTS_MAX, ELEMENTS_MIN};
 use pinfold_apps::solve::SolveOptions;
@@ -170,6 +171,16 @@ pub enum Bench {
         /// Write the machine's profile to this file
         #[arg(long, value_name = "FILE")]
         profile: Option<PathBuf>,
+    },
+    /// The cost model: held-out points predicted, measured and compared
+    Model {
+        /// Predict from this profile [default: one that is measured first]
+        #[arg(long, value_name = "FILE")]
+        profile: Option<PathBuf>,
+        /// How many points
+        #[arg(long, value_name = "N", default_value_t = POINTS_DEFAULT,
+              value_parser = clap::value_parser!(u64).range(POINTS_MIN..=POINTS_MAX))]
+        points: u64,
     },
     /// A long run on several threads that checks every byte
     Soak {

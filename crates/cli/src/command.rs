@@ -89,24 +89,7 @@ fn execute(cli: &Cli) -> Result<(), Failure> {
                 _ => deliver(&report, common, html),
             }
         }
-        Command::Bench {
-            what: Bench::Machine { quick, profile },
-        } => machine(&open(&choice)?, *quick, profile.as_deref(), common, html),
-        Command::Bench { what } => {
-            let device = open(&choice)?;
-            let report = match what {
-                Bench::Pool => bench::pool::run(&device, &mut Bars::default())?,
-                Bench::Pin => bench::pin::run(&device, &mut Bars::default())?,
-                Bench::Stage => bench::stage::run(&device, &mut Bars::default())?,
-                Bench::Gather => bench::gather::run(&device, &mut Bars::default())?,
-                Bench::Fresh => bench::fresh::run(&device, &mut Bars::default())?,
-                Bench::Soak { seconds } => {
-                    bench::soak::run(&device, *seconds, &mut Bars::default())?
-                }
-                Bench::Machine { .. } => return Ok(()), // done above
-            };
-            deliver(&report, common, html)
-        }
+        Command::Bench { what } => benchmark(what, &open(&choice)?, common, html),
         Command::Run {
             job: Job::Dot(args),
         } if args.sweep => {
@@ -127,6 +110,56 @@ fn execute(cli: &Cli) -> Result<(), Failure> {
             deliver(&report, common, html)
         }
     }
+}
+
+fn benchmark(
+    what: &Bench,
+    device: &Device,
+    common: &Common,
+    html: Option<WholeFile>,
+) -> Result<(), Failure> {
+    let bars = &mut Bars::default();
+    let report = match what {
+        Bench::Machine { quick, profile } => {
+            return machine(device, *quick, profile.as_deref(), common, html);
+        }
+        Bench::Model { profile, points } => {
+            return model(device, profile.as_deref(), *points, common, html);
+        }
+        Bench::Pool => bench::pool::run(device, bars)?,
+        Bench::Pin => bench::pin::run(device, bars)?,
+        Bench::Stage => bench::stage::run(device, bars)?,
+        Bench::Gather => bench::gather::run(device, bars)?,
+        Bench::Fresh => bench::fresh::run(device, bars)?,
+        Bench::Soak { seconds } => bench::soak::run(device, *seconds, bars)?,
+    };
+    deliver(&report, common, html)
+}
+
+/// Compares a profile with the device: the given one, or one that is measured first.
+fn model(
+    device: &Device,
+    profile: Option<&Path>,
+    points: u64,
+    common: &Common,
+    html: Option<WholeFile>,
+) -> Result<(), Failure> {
+    let bars = &mut Bars::default();
+    let (profile, from) = match profile {
+        Some(path) => {
+            let profile = profiles::load(path).map_err(Failure::failed)?;
+            if let Some(warning) = profiles::mismatch(&profile, device) {
+                output::notice(&warning);
+            }
+            (profile, path.display().to_string())
+        }
+        None => {
+            let measured = bench::machine::run(device, true, bars)?;
+            (measured.profile, "measured a moment ago".to_owned())
+        }
+    };
+    let report = bench::model::run(device, &profile, &from, points, bars)?;
+    deliver(&report, common, html)
 }
 
 /// Measures a machine, and writes its profile where that was asked for.

@@ -8,6 +8,7 @@
 pub mod fresh;
 pub mod gather;
 pub mod machine;
+pub mod model;
 pub mod pin;
 pub mod pool;
 pub mod soak;
