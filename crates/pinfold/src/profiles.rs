@@ -2,7 +2,7 @@
 //! is of another machine.
 
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::{Bytes, Error, Result};
 use pinfold_model::Profile;
 use std::fs::File;
 use std::io::Read;
@@ -73,6 +73,12 @@ pub fn mismatch(profile: &Profile, device: &Device) -> Option<String> {
         format!(
             "{} multiprocessors, this device has {}",
             described.multiprocessors, info.multiprocessors
+        )
+    } else if info.memory_bytes.abs_diff(described.memory_bytes) > described.memory_bytes / 10 {
+        format!(
+            "{}, this device has {}",
+            Bytes(described.memory_bytes),
+            Bytes(info.memory_bytes)
         )
     } else {
         let (now, then) = (link?, described_link);

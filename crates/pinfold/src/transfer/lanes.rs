@@ -9,6 +9,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::stream::Stream;
+use pinfold_hal::HostWork;
 use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::OnceLock;
@@ -86,6 +87,9 @@ impl Lanes {
     }
 
     fn on_all(&self, job: &Job, share: impl Fn(&mut Lane) -> Result<()> + Sync) -> Result<()> {
+        if self.device.is_simulated() {
+            self.device.declare_host_work(HostWork::Wake);
+        }
         self.threads()?.broadcast(|thread| {
             if let Err(error) = self.on_lane(thread.index(), &share) {
                 job.fail(error);
