@@ -47,8 +47,8 @@ const MACHINE_EXAMPLES: &str = "\
 Examples:
   pinfold bench machine --quick --html machine.html
   pinfold bench machine --profile here.toml
-  pinfold run dot --device sim:here.toml   the machine that the profile describes, simulated
 
+Then --device sim:here.toml simulates the machine that the profile describes.
 What cannot be measured is taken from the nearest profile that comes with
 pinfold, and marked as assumed.";
 
@@ -77,7 +77,7 @@ pub struct Cli {
 /// Options that every command takes, before or after its name.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// auto, cuda:N, sim or sim:PROFILE [default: auto]
+    /// auto, cuda:N, sim, sim:PROFILE, sim:FILE [default: auto]
     #[arg(long, global = true, value_name = "DEVICE")]
     pub device: Option<DeviceChoice>,
     /// Print the report as JSON
@@ -154,15 +154,15 @@ pub enum Command {
 pub enum Bench {
     /// A warm pool: taking and giving back, threads, work in flight, holes
     Pool,
-    /// Fresh page-locked memory: the pool against the driver, copies from both
+    /// Fresh page-locked memory: pool against driver, and copies from both
     Pin,
-    /// Ordinary memory to the device and back: the engine against the driver's own copies
+    /// Ordinary memory to the device and back: engine against driver
     Stage,
-    /// Scattered blocks and random rows of host memory: one launch against many copies
+    /// Scattered blocks and random rows: one launch against copies
     Gather,
-    /// Data that the host has just written: by ordinary and by streaming stores
+    /// Fresh data, written by ordinary and by streaming stores
     Fresh,
-    /// This machine: every memory kind, the link, the driver's calls; and its profile
+    /// This machine: memory kinds, link and driver calls; and its profile
     #[command(after_help = MACHINE_EXAMPLES)]
     Machine {
         /// Stay within a minute

@@ -84,8 +84,7 @@ impl Profile {
     /// # Errors
     /// Text that is no profile, and values out of range; both name the key.
     pub fn from_toml(text: &str) -> Result<Self, ProfileError> {
-        let profile: Profile =
-            toml::from_str(text).map_err(|e| ProfileError::Syntax(e.to_string()))?;
+        let profile: Profile = toml::from_str(text).map_err(|e| syntax(text, &e))?;
         profile.check()?;
         Ok(profile)
     }
@@ -231,6 +230,15 @@ impl Profile {
     }
 }
 
+/// What the parser says, in a line.
+fn syntax(text: &str, error: &toml::de::Error) -> ProfileError {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let place = before.map_or(String::new(), |before| {
+        format!("line {}: ", before.matches('\n').count() + 1)
+    });
+    ProfileError::Syntax(format!("{place}{}", error.message()))
+}
+
 fn check_quantity(key: &str, quantity: Quantity, bound: Bound) -> Result<(), ProfileError> {
     let value = quantity.value;
     let fits = match bound {
@@ -339,6 +347,19 @@ mod tests {
             section(t, "host").insert("numa_nodes".into(), "two".into());
         });
         assert!(text.contains("numa_nodes"), "{text}");
+    }
+
+    #[test]
+    fn text_that_is_no_profile_is_told_by_its_line() {
+        let error = Profile::from_toml("name = \"a\"\nhello\n").unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("line 2: ") && !text.contains('\n'), "{text}");
+        assert!(
+            Profile::from_toml("")
+                .unwrap_err()
+                .to_string()
+                .contains("`name`")
+        );
     }
 
     #[test]

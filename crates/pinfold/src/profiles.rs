@@ -32,13 +32,15 @@ pub fn load(file: &Path) -> Result<Profile> {
     }
 }
 
-/// The shipped profile that is most like the device: of its name, else of its link's generation.
+/// The shipped profile that is most like the device: of the longest name that is part of the
+/// device's, else of its link's generation.
 pub fn nearest(device: &Device) -> Profile {
     let info = device.info();
     let name = info.name.to_lowercase();
     let named = Profile::shipped_names()
         .iter()
-        .find(|known| name.contains(*known));
+        .filter(|known| name.contains(*known))
+        .max_by_key(|known| known.len());
     let by_link = info.link.map(|link| match link.generation_max {
         ..=3 => "pcie3",
         4 => "pcie4",
@@ -95,4 +97,63 @@ pub fn mismatch(profile: &Profile, device: &Device) -> Option<String> {
          bench machine --profile FILE`",
         profile.name
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::Platform;
+    use std::fs;
+
+    fn device(name: &str) -> Device {
+        let platform = Platform::simulated(Profile::shipped(name).unwrap());
+        platform.device(0).unwrap()
+    }
+
+    #[test]
+    fn every_simulated_machine_is_nearest_to_its_own_profile_and_to_no_other() {
+        for name in Profile::shipped_names() {
+            let (device, own) = (device(name), Profile::shipped(name).unwrap());
+            assert_eq!(plain_name(&device), *name);
+            assert_eq!(nearest(&device), own);
+            assert_eq!(mismatch(&own, &device), None);
+        }
+        for (profile, other) in [("h200", "pcie4"), ("h200", "gh200"), ("pcie3", "h200")] {
+            let text = mismatch(&Profile::shipped(profile).unwrap(), &device(other)).unwrap();
+            assert!(
+                text.contains(profile) && text.contains("another machine"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_or_named_with_what_is_wrong() {
+        let file = std::env::temp_dir().join(format!("pinfold-profile-{}", std::process::id()));
+        fs::write(&file, Profile::h200().to_toml().unwrap()).unwrap();
+        assert_eq!(load(&file).unwrap(), Profile::h200());
+        let long = " ".repeat(FILE_BYTES_MAX as usize + 1);
+        for (text, what) in [
+            ("hello", "line 1"),
+            (&long, "more than"),
+            ("name = 1", "line 1"),
+        ] {
+            fs::write(&file, text).unwrap();
+            let said = load(&file).unwrap_err().to_string();
+            assert!(
+                said.contains(what) && said.contains("pinfold-profile"),
+                "{said}"
+            );
+            assert!(said.contains("bench machine --profile"), "{said}");
+        }
+        fs::write(&file, [0xff, 0xfe]).unwrap();
+        assert!(load(&file).is_err());
+        fs::remove_file(&file).unwrap();
+        assert!(
+            load(&file)
+                .unwrap_err()
+                .to_string()
+                .contains("cannot be read")
+        );
+    }
 }

@@ -2,3 +2,5 @@
 
 #[cfg(test)]
 mod on_devices;
+#[cfg(test)]
+mod measured_machines;

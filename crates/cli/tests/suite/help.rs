@@ -5,12 +5,14 @@ use clap::Parser;
 use pinfold_cli::args::Cli;
 use std::fs;
 
-const COMMANDS: [&[&str]; 9] = [
+const COMMANDS: [&[&str]; 11] = [
     &[],
     &["probe"],
     &["bench"],
     &["bench", "pool"],
     &["bench", "pin"],
+    &["bench", "machine"],
+    &["bench", "model"],
     &["bench", "soak"],
     &["run"],
     &["run", "dot"],
@@ -97,8 +99,8 @@ fn help_tells_of_every_command_job_option_and_device() {
     assert!(run.contains("dot") && run.contains("solve"));
     let bench = help(&["bench"]);
     for line in [
-        "\n  pool  A warm pool",
-        "\n  pin   Fresh page-locked memory",
+        "\n  pool     A warm pool",
+        "\n  pin      Fresh page-locked memory",
     ] {
         assert!(bench.contains(line), "{line}\n{bench}");
     }

@@ -4,6 +4,6 @@ mod benches;
 mod jobs;
 mod machines;
 
-pub(crate) use benches::{bench_measured, bench_simulated};
+pub(crate) use benches::{bench_measured, bench_simulated, machine_measured, model_simulated};
 pub(crate) use jobs::{dot_simulated, empty_sweep, hostile, solve_measured, sweep};
 pub(crate) use machines::{probe_measured, probe_simulated};

@@ -6,6 +6,7 @@ use crate::error::{JobError, Result};
 use crate::progress::Progress;
 use pinfold::UploadBuffer;
 use pinfold::buffer::HandOver;
+use pinfold::event::EventKind;
 use pinfold::hal::PcieLink;
 use pinfold::{DeviceBuffer, ExchangeBuffer, InFlight, MemoryKind, RegisteredBuffer};
 use pinfold_model::Direction;
@@ -261,15 +262,20 @@ fn both(rig: &mut Rig) -> Result<Figure> {
     );
     let mut up = Some(locked.upload::<u64>(words)?.hand_over());
     let mut down = Some(locked.download::<u64>(words)?.hand_over());
+    let go = rig.device.event(EventKind::NoTiming)?;
+    let done = rig.device.event(EventKind::NoTiming)?;
     let figure = rig.repeat(rig.plan.repeats(bytes), |rig| {
-        rig.until_done(|rig| {
+        rig.held_ns(|rig| {
+            rig.stream.record(&go)?;
+            other.wait(&go)?;
             if let Some(flight) = up.take() {
                 up = Some(rig.stream.upload(flight, &mut to)?);
             }
             if let Some(flight) = down.take() {
                 down = Some(other.download(&from, flight)?);
             }
-            Ok(other.synchronize()?)
+            other.record(&done)?;
+            Ok(rig.stream.wait(&done)?)
         })
     })?;
     Ok(figure.rate(2.0 * bytes as f64).times(1e9))

@@ -40,8 +40,9 @@ const FOOTPRINT_BYTES: [u64; 7] = [
     32 << 30,
 ];
 const FOOTPRINT_BYTES_QUICK: [u64; 4] = [256 << 20, 512 << 20, 1 << 30, 4 << 30];
+const FOOTPRINT_BYTES_SIMULATED: [u64; 2] = [4 << 20, 16 << 20];
 /// A simulated device holds all of it in ordinary memory, and is slower in real time.
-const SIMULATED_BYTES_MAX: u64 = 64 << 20;
+const SIMULATED_BYTES_MAX: u64 = 16 << 20;
 /// What is left over of the memory that may be page-locked.
 const ROOM_PART: u64 = 4;
 
@@ -80,7 +81,7 @@ impl Plan {
             }
         };
         let footprints = match (simulated, quick) {
-            (true, _) => up_to(most, &FOOTPRINT_BYTES),
+            (true, _) => up_to(most, &FOOTPRINT_BYTES_SIMULATED),
             (false, true) => up_to(room, &FOOTPRINT_BYTES_QUICK),
             (false, false) => up_to(room, &FOOTPRINT_BYTES),
         };
