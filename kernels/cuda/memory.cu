@@ -5,8 +5,8 @@
 //   read_f32   cell.value = { sum of src[i], 0 }: reads all of src in order, for timing
 //   check_strided_u32
 //              the same as check_u64 for every stride-th half word of src, and for no other
-//   chase_u32  follows src from place to place with one thread, each load waiting for the one before:
-//              cell.value = { the place it comes to, 0 }
+//   chase_u32  follows src from place to place with one thread, each load waiting for the one
+//              before: cell.value = { the place it comes to, 0 }
 //   spin       keeps its threads busy for at least `cycles` cycles of the multiprocessor's clock
 //
 // Launch shapes and Rust twins: crates/kernels/src/memory.rs.

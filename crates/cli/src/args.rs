@@ -77,7 +77,7 @@ pub struct Cli {
 /// Options that every command takes, before or after its name.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// auto, cuda:N, sim, sim:PROFILE, sim:FILE [default: auto]
+    /// auto, cuda:N, sim or sim:PROFILE [default: auto]
     #[arg(long, global = true, value_name = "DEVICE")]
     pub device: Option<DeviceChoice>,
     /// Print the report as JSON

@@ -1,8 +1,8 @@
 //! Predicted times: a profile and plain numbers in, nanoseconds out.
 //!
 //! [`copy`] transfers by the driver · [`kernel`] what a kernel spends on memory · [`pin`] what
-//! page-locking costs and when it pays · [`stage`] ordinary memory carried by host threads · [`pcie`]
-//! what the link can do in theory.
+//! page-locking costs and when it pays · [`stage`] ordinary memory carried by host threads ·
+//! [`pcie`] what the link can do in theory.
 
 pub mod copy;
 pub mod kernel;

@@ -14,6 +14,9 @@ pub const NUMA_NODES_MAX: u32 = 1024;
 /// Most bytes that a profile may give a device or the host: 1 PiB.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 50;
 
+/// Most characters of a line that an error shows.
+const LINE_SHOWN_MAX: usize = 60;
+
 /// Why a profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
@@ -234,7 +237,11 @@ impl Profile {
 fn syntax(text: &str, error: &toml::de::Error) -> ProfileError {
     let before = error.span().and_then(|span| text.get(..span.start));
     let place = before.map_or(String::new(), |before| {
-        format!("line {}: ", before.matches('\n').count() + 1)
+        let line = before.matches('\n').count();
+        let said: String = (text.lines().nth(line).unwrap_or_default().trim().chars())
+            .take(LINE_SHOWN_MAX)
+            .collect();
+        format!("line {}, `{said}`: ", line + 1)
     });
     ProfileError::Syntax(format!("{place}{}", error.message()))
 }
@@ -353,7 +360,10 @@ mod tests {
     fn text_that_is_no_profile_is_told_by_its_line() {
         let error = Profile::from_toml("name = \"a\"\nhello\n").unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("line 2: ") && !text.contains('\n'), "{text}");
+        assert!(
+            text.contains("line 2, `hello`: ") && !text.contains('\n'),
+            "{text}"
+        );
         assert!(
             Profile::from_toml("")
                 .unwrap_err()

@@ -1,9 +1,11 @@
 //! Benchmarks of pinfold itself against what the driver offers.
 //!
-//! [`pool`] what a warm pool costs · [`pin`] what fresh page-locked memory costs · [`stage`] ordinary
-//! memory to the device and back · [`gather`] scattered blocks and rows ·
-//! [`fresh`] data that the host has just written · [`soak`] a long run that looks for a wrong byte. All but the
-//! last take turns between what they compare, within one run, and report medians with their spread.
+//! [`pool`] what a warm pool costs · [`pin`] what fresh page-locked memory costs · [`stage`]
+//! ordinary memory to the device and back · [`gather`] scattered blocks and rows ·
+//! [`fresh`] data that the host has just written · [`machine`] any machine, and its profile ·
+//! [`model`] predictions against measurements · [`soak`] a long run that looks for a wrong byte ·
+//! [`table`] what figures are shown in. All but soak take turns between what they compare, within
+//! one run, and report medians with their spread.
 
 pub mod fresh;
 pub mod gather;

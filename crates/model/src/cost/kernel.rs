@@ -15,8 +15,8 @@ pub fn launch_and_wait_ns(profile: &Profile) -> f64 {
         + calls.sync_return_ns.value
 }
 
-/// One copy of page-locked memory to the device, and behind it in the same queue a kernel that reads
-/// all of it once and is waited for. The launch call goes on while the copy runs.
+/// One copy of page-locked memory to the device, and behind it in the same queue a kernel that
+/// reads all of it once and is waited for. The launch call goes on while the copy runs.
 pub fn copied_then_read_ns(profile: &Profile, kind: MemoryKind, bytes: u64) -> f64 {
     let (calls, way) = (&profile.calls, Direction::ToDevice);
     let copied_ns =

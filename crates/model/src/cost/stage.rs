@@ -19,8 +19,8 @@ pub fn staged_bytes_per_s(profile: &Profile, direction: Direction, threads: u32)
 
 /// One transfer of `bytes` in chunks of `chunk_bytes`: waking the threads; the first chunk of each,
 /// which all copy side by side while the link has nothing to carry yet; then what is left to copy
-/// beside what the link carries, put together as in [`staged_bytes_per_s`]; and the wait for the last
-/// chunk. To the host the same happens the other way round.
+/// beside what the link carries, put together as in [`staged_bytes_per_s`]; and the wait for the
+/// last chunk. To the host the same happens the other way round.
 pub fn staged_ns(
     profile: &Profile,
     direction: Direction,

@@ -37,7 +37,7 @@ const FOOTPRINT_BYTES: [u64; 7] = [
     1 << 30,
     4 << 30,
     8 << 30,
-    32 << 30,
+    16 << 30, // rows of 4 bytes are numbered in 32 bits
 ];
 const FOOTPRINT_BYTES_QUICK: [u64; 4] = [256 << 20, 512 << 20, 1 << 30, 4 << 30];
 const FOOTPRINT_BYTES_SIMULATED: [u64; 2] = [4 << 20, 16 << 20];
@@ -104,7 +104,7 @@ impl Plan {
         let full: usize = match bytes {
             _ if self.simulated => return 1,
             ..=0x10_0000 => 41,
-            ..=0x100_0000 => 21,
+            0x10_0001..=0x100_0000 => 21,
             _ => 7,
         };
         if self.quick { full.div_ceil(2) } else { full }

@@ -1,5 +1,5 @@
-//! Held-out points: sizes, directions, kinds and patterns between and beyond the ones that a profile
-//! is made from, drawn from a seed; and what the model says about each.
+//! Held-out points: sizes, directions, kinds and patterns between and beyond the ones that a
+//! profile is made from, drawn from a seed; and what the model says about each.
 
 use pinfold::kernels::splitmix64;
 use pinfold::{Bytes, MemoryKind};
@@ -235,7 +235,7 @@ mod tests {
         for _ in 0..20 {
             let bytes = draw.footprint(1 << 20, 1 << 30);
             assert!(
-                ROW_BYTES.iter().all(|row| bytes % u64::from(*row) == 0),
+                ROW_BYTES.iter().all(|row| bytes.is_multiple_of(u64::from(*row))),
                 "{bytes}"
             );
         }
