@@ -367,5 +367,6 @@ fn model_pattern(pattern: Pattern) -> model::Pattern {
             count,
             window_bytes,
         },
+        Pattern::Dependent { count } => model::Pattern::Dependent { count },
     }
 }

@@ -31,12 +31,26 @@ pub enum Error {
         count: u32,
     },
     /// A choice of device that cannot be read.
-    #[error("`{text}` names no device; use `auto`, `cuda:N`, `sim` or `sim:PROFILE` ({profiles})")]
+    #[error(
+        "`{text}` names no device; use `auto`, `cuda:N`, `sim`, `sim:PROFILE` ({profiles}) or \
+         `sim:FILE` with a profile's file"
+    )]
     BadDeviceChoice {
         /// What was given.
         text: String,
         /// The profiles there are.
         profiles: String,
+    },
+    /// A file that was to be a machine's profile.
+    #[error(
+        "{file} is no profile that can be used: {problem}; `pinfold bench machine --profile FILE` \
+         writes one"
+    )]
+    BadProfile {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
     },
     /// Page-locked (or other host) memory could not be had.
     #[error("{0}")]

@@ -172,7 +172,7 @@ fn nothing_asked_for_shows_help_and_exits_with_2() {
         (&[][..], "Usage: pinfold"),
         (&["run"], "Usage: pinfold run"),
         (&["bench"], "Usage: pinfold bench [OPTIONS] <WHAT>"),
-        (&["bench"], "\n  pool    A warm pool"),
+        (&["bench"], "\n  pool     A warm pool"),
     ] {
         let output = output(args);
         assert_eq!(output.status.code(), Some(2));

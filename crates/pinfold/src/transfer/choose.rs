@@ -2,6 +2,7 @@
 
 use super::EngineOptions;
 use crate::device::Device;
+use crate::profiles;
 use pinfold_model::{Direction, MemoryKind, Profile, cost};
 use std::fmt;
 
@@ -88,7 +89,7 @@ impl Chooser {
     pub(super) fn new(device: &Device, options: &EngineOptions, threads: u32) -> Self {
         let given = options.profile.clone();
         Chooser {
-            profile: given.unwrap_or_else(|| nearest(device)),
+            profile: given.unwrap_or_else(|| profiles::nearest(device)),
             way: options.way,
             threads,
         }
@@ -149,22 +150,6 @@ fn chunk_bytes(bytes: u64, threads: u32, slot_bytes: u64) -> u64 {
     let each = bytes / (u64::from(threads.max(1)) * CHUNKS_PER_THREAD);
     each.next_multiple_of(pinfold_pool::PAGE_BYTES)
         .clamp(CHUNK_BYTES_MIN.min(slot_bytes), slot_bytes)
-}
-
-/// The shipped profile that is most like the device: of its name, else of its link's generation.
-fn nearest(device: &Device) -> Profile {
-    let info = device.info();
-    let name = info.name.to_lowercase();
-    let named = Profile::shipped_names()
-        .iter()
-        .find(|known| name.contains(*known));
-    let by_link = info.link.map(|link| match link.generation_max {
-        ..=3 => "pcie3",
-        4 => "pcie4",
-        _ => "pcie5",
-    });
-    let best = named.copied().or(by_link).unwrap_or("pcie4");
-    Profile::shipped(best).unwrap_or_else(|_| Profile::h200())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::stream::Stream;
 use parking_lot::Mutex;
+use pinfold_hal::HostWork;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::OnceLock;
 
@@ -111,6 +112,9 @@ impl Lanes {
         job: &Job,
         share: impl Fn(&mut Lane) -> Result<()> + Sync,
     ) -> Result<()> {
+        if self.device.is_simulated() {
+            self.device.declare_host_work(HostWork::Wake);
+        }
         let told = |outcome: Result<()>| {
             if let Err(error) = outcome {
                 job.fail(error);
