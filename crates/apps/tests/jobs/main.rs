@@ -1,6 +1,6 @@
 //! Tests of the jobs.
 
 #[cfg(test)]
-mod on_devices;
-#[cfg(test)]
 mod measured_machines;
+#[cfg(test)]
+mod on_devices;

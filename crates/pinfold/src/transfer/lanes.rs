@@ -9,8 +9,8 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::stream::Stream;
-use pinfold_hal::HostWork;
 use parking_lot::Mutex;
+use pinfold_hal::HostWork;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::OnceLock;
 

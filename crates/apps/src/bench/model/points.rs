@@ -235,7 +235,9 @@ mod tests {
         for _ in 0..20 {
             let bytes = draw.footprint(1 << 20, 1 << 30);
             assert!(
-                ROW_BYTES.iter().all(|row| bytes.is_multiple_of(u64::from(*row))),
+                ROW_BYTES
+                    .iter()
+                    .all(|row| bytes.is_multiple_of(u64::from(*row))),
                 "{bytes}"
             );
         }
