@@ -183,7 +183,7 @@ pub enum Bench {
     },
     /// The cost model: held-out points predicted, measured and compared
     Model {
-        /// Predict from this profile [default: measured first]
+        /// Predict from this profile; else one is measured first
         #[arg(long, value_name = "FILE")]
         profile: Option<PathBuf>,
         /// How many points

@@ -197,6 +197,8 @@ fn a_device_that_is_not_there_fails_for_every_command() {
         &["probe"][..],
         &["bench", "pool"],
         &["bench", "pin"],
+        &["bench", "machine", "--quick"],
+        &["bench", "model"],
         &["run", "dot"],
         &["run", "solve", PLATE],
     ] {

@@ -4,7 +4,7 @@
 use super::super::table::{Chart, ChartLine, Figure, LineKind};
 use super::Figures;
 use super::copies::DIRECTIONS;
-use super::rows::ROW_BYTES;
+use super::rows::{ROW_BYTES, RowsAt};
 use super::tables::way;
 use pinfold::{Bytes, MemoryKind};
 use pinfold_model::cost::pcie;
@@ -83,19 +83,31 @@ fn in_order(figures: &Figures, profile: &Profile) -> Chart {
 fn random(figures: &Figures, profile: &Profile) -> Chart {
     let mut lines = Vec::new();
     for row_bytes in ROW_BYTES {
-        let rows = figures
-            .rows
-            .rows
-            .iter()
-            .filter(|at| at.row_bytes == row_bytes);
-        let points = rows.map(|at| {
-            let bytes = at.count as f64 * f64::from(row_bytes);
-            (at.footprint_bytes as f64, at.read_ns.rate(bytes).value)
+        let rows = figures.rows.rows.iter();
+        let rows = rows.filter(|at| at.row_bytes == row_bytes);
+        let rate = |ns_of: &dyn Fn(&RowsAt) -> f64| {
+            let point = |at: &RowsAt| {
+                let bytes = at.count as f64 * f64::from(row_bytes);
+                (at.footprint_bytes as f64, bytes / ns_of(at))
+            };
+            rows.clone().map(point).collect()
+        };
+        let predicted = |at: &RowsAt| {
+            let (count, spread) = (at.count, at.footprint_bytes);
+            let pattern = Pattern::Random { row_bytes, count };
+            cost::launch_and_wait_ns(profile)
+                + cost::zero_copy_ns(profile, Access::Read, pattern, spread, spread)
+        };
+        let name = format!("rows of {}", Bytes(u64::from(row_bytes)));
+        lines.push(ChartLine {
+            name: name.clone(),
+            kind: LineKind::Measured,
+            points: rate(&|at| at.read_ns.value),
         });
         lines.push(ChartLine {
-            name: format!("rows of {}", Bytes(u64::from(row_bytes))),
-            kind: LineKind::Measured,
-            points: points.collect(),
+            name: format!("{name}, predicted"),
+            kind: LineKind::Predicted,
+            points: rate(&predicted),
         });
     }
     let spread = lines.first().map_or(&[][..], |line| &line.points);

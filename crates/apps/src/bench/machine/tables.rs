@@ -285,11 +285,27 @@ fn host(figures: &Figures) -> Table {
 /// What follows.
 pub(super) fn findings(figures: &Figures, profile: &Profile) -> Vec<Fact> {
     let mut facts = Vec::new();
+    facts.extend(slow_link(figures));
     facts.extend(break_even(figures, profile));
     facts.extend(combining(figures));
     facts.extend(cliff(figures));
     facts.extend(best_threads(figures));
     facts
+}
+
+/// A link that is slower under load than both of its ends are.
+fn slow_link(figures: &Figures) -> Option<Fact> {
+    let (_, load) = figures.copies.link?;
+    let (now, most) = (
+        (load.generation_now, load.width_now),
+        (load.generation_max, load.width_max),
+    );
+    let text = format!(
+        "it runs at PCIe {}.0 x{} under load, and device and slot could do {}.0 x{}: look at the \
+         slot, the riser and the firmware's settings",
+        now.0, now.1, most.0, most.1
+    );
+    (now.0 < most.0 || now.1 < most.1).then(|| Fact::new("slow link", text))
 }
 
 /// After how many uses page-locking has paid.
