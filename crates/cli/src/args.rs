@@ -122,7 +122,11 @@ impl ValueEnum for Color {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show what this machine is and what limits page-locked memory
-    Probe,
+    Probe {
+        /// Also find out how much can be page-locked, by trying
+        #[arg(long)]
+        pin_ceiling: bool,
+    },
     /// Measure pinfold itself against what the driver offers
     #[command(
         arg_required_else_help = true,

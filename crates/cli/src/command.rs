@@ -5,6 +5,7 @@ use crate::output::{self, FileUse, WholeFile};
 use crate::print::{Page, Printable};
 use crate::progress::Bars;
 use clap::Parser;
+use pinfold::pool::Pool;
 use pinfold::probe::ProbeReport;
 use pinfold::{Device, DeviceChoice, profiles};
 use pinfold_apps::{JobError, bench, dot, solve};
@@ -82,8 +83,14 @@ fn execute(cli: &Cli) -> Result<(), Failure> {
         .transpose()
         .map_err(Failure::Failed)?;
     match &cli.command {
-        Command::Probe => {
-            let report = ProbeReport::gather(&choice);
+        Command::Probe { pin_ceiling } => {
+            let mut report = ProbeReport::gather(&choice);
+            if *pin_ceiling {
+                let device = open(&choice)?;
+                let at_most_bytes = report.pin_headroom.bytes;
+                let ceiling = Pool::pin_ceiling(&device, at_most_bytes);
+                report.pin_ceiling = Some(ceiling.map_err(Failure::failed)?);
+            }
             match &report.notice {
                 Some(problem) if report.devices.is_empty() => Err(Failure::failed(problem)),
                 _ => deliver(&report, common, html),

@@ -5,6 +5,8 @@ mod background;
 #[cfg(test)]
 mod buffers;
 #[cfg(test)]
+mod ceiling;
+#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod faults;
