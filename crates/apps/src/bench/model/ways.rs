@@ -1,4 +1,6 @@
-//! Measuring held-out points, each family on memory of its own, all points of a family in turn.
+//! Measuring held-out points, each family on memory of its own. A point is measured several times in
+//! a row, as the profile's were: what a transfer costs behind a very different one is another
+//! question.
 
 use super::points::{Draw, Point, way};
 use crate::bench::machine::copies::{Buffers, KINDS};
@@ -40,27 +42,27 @@ impl Choice {
     }
 }
 
-/// Measures points in turn by one closure.
+/// Measures points by one closure.
 fn outcomes(
     rig: &mut Rig,
     profile: &Profile,
     points: &mut [Point],
-    run: impl FnMut(&mut Rig, &mut Point) -> Result<f64>,
+    mut run: impl FnMut(&mut Rig, &mut Point) -> Result<f64>,
 ) -> Result<Vec<Outcome>> {
     let repeats = if rig.plan.simulated { 1 } else { REPEATS };
-    let figures = rig.rounds(points, repeats, run)?;
-    let all = points.iter().zip(figures);
-    Ok(all
-        .map(|(point, figure)| Outcome {
+    let outcome = |point: &mut Point| {
+        let figure = rig.repeat(repeats, |rig| run(rig, point))?;
+        Ok(Outcome {
             name: point.name(),
             predicted_ns: point.predicted_ns(profile),
             measured_ns: figure.value,
         })
-        .collect())
+    };
+    points.iter_mut().map(outcome).collect()
 }
 
 /// Repetitions of every point.
-const REPEATS: usize = 7;
+const REPEATS: usize = 15;
 
 /// Copies of page-locked memory.
 pub(super) fn copies(
@@ -120,7 +122,7 @@ pub(super) fn ordinary(
         }));
     }
     let repeats = if rig.plan.simulated { 1 } else { REPEATS };
-    let figures = rig.rounds(&mut turns, repeats, |rig, turn| {
+    let mut once = |rig: &mut Rig, turn: &mut Turn| {
         let start_ns = rig.now_ns();
         let control = pinfold::transfer::Control::new();
         let (engine, host) = (&engines[turn.way], &mut data[..turn.words]);
@@ -134,9 +136,11 @@ pub(super) fn ordinary(
             _ => moved.reason.staged_ns,
         };
         Ok(ns)
-    })?;
+    };
     let (mut driver, mut staged, mut choices) = (Vec::new(), Vec::new(), Vec::new());
-    for (pair, figures) in turns.chunks(2).zip(figures.chunks(2)) {
+    for pair in turns.chunks_mut(2) {
+        // The two ways of one size take turns.
+        let figures = rig.rounds(pair, repeats, &mut once)?;
         let outcome = |at: usize, by: &str| Outcome {
             name: format!(
                 "{} {} by {by}",
