@@ -35,7 +35,7 @@ use crate::error::{Error, Refused, Result};
 use crate::pool::{PinOnUse, PoolOptions};
 use crate::registry::Registry;
 use crate::track::books::Books;
-use crate::track::leaks;
+use crate::track::leaks::Known;
 use crate::track::live::Live;
 use block::Block;
 use decide::{Decisions, Desk};
@@ -77,7 +77,9 @@ pub(crate) struct MemoryInner {
     retired: Retired,
     pins: Pins,
     books: Arc<Books>,
-    live: Live,
+    live: Arc<Live>,
+    /// For reports of whatever is still in use.
+    known: Arc<Known>,
     measured: Mutex<Option<Arc<Measured>>>,
     desk: Desk,
 }
@@ -133,18 +135,19 @@ impl Memory {
         source: Box<dyn BlockSource>,
         pin_on_use: Option<PinOnUse>,
     ) -> Self {
+        let (books, live) = (Books::new(), Arc::<Live>::default());
         let inner = MemoryInner {
             source,
             desk: Desk::new(Decisions::new(&devices, None)),
+            known: Known::enter(&devices, &books, &live),
             devices,
             retired: Retired::default(),
             pins: Pins::new(pin_on_use),
-            books: Books::new(),
-            live: Live::default(),
+            books,
+            live,
             measured: Mutex::new(None),
         };
         let inner = Arc::new(inner);
-        leaks::enter(&inner);
         Memory {
             inner,
             rules: Rules::default(),

@@ -1,7 +1,6 @@
 //! What a memory manager tells of itself: its books, a report, and traces.
 
 use super::{Memory, MemoryInner};
-use crate::device::Device;
 use crate::pool::PoolStats;
 use crate::track::trace::Recorder;
 use crate::track::{MemoryReport, MemoryStats, Tracking};
@@ -52,20 +51,14 @@ impl MemoryInner {
         }
     }
 
-    pub(crate) fn report(&self) -> MemoryReport {
-        let (blocks, blocks_not_listed) = self.live.blocks();
-        let name = |d: &Device| d.info().name.clone();
+    fn report(&self) -> MemoryReport {
         MemoryReport {
-            devices: self.devices.iter().map(name).collect(),
-            simulated: self.devices.iter().any(Device::is_simulated),
             stats: self.stats(),
-            sites: self.books.sites(),
-            blocks,
-            blocks_not_listed,
             pools: (0..)
                 .map_while(|near| self.source.pool_stats(near))
                 .flatten()
                 .collect(),
+            ..self.known.report()
         }
     }
 }

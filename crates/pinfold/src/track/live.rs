@@ -216,6 +216,17 @@ fn names(mut stack: Backtrace) -> Vec<String> {
             _ => name,
         })
     });
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() {
+        // A stripped program has no names: the addresses still tell, beside one that has.
+        let addresses = stack
+            .frames()
+            .iter()
+            .map(|frame| format!("{:p}", frame.ip()));
+        return addresses.take(FRAMES_MAX).collect();
+    }
     let is_own = |line: &String| line.contains("track::live::") || line.contains("backtrace::");
-    lines.skip_while(is_own).take(FRAMES_MAX).collect()
+    (lines.into_iter().skip_while(is_own))
+        .take(FRAMES_MAX)
+        .collect()
 }

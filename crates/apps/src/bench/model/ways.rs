@@ -1,5 +1,5 @@
-//! Measuring held-out points, each family on memory of its own. A point is measured several times in
-//! a row, as the profile's were: what a transfer costs behind a very different one is another
+//! Measuring held-out points, each family on memory of its own. A point is measured several times
+//! in a row, as the profile's were: what a transfer costs behind a very different one is another
 //! question.
 
 use super::points::{Draw, Point, way};
