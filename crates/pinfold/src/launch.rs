@@ -1,9 +1,10 @@
 //! Kernels: loading PTX with its twins, and launching with arguments that say what they touch.
 
-use crate::buffer::{DeviceRead, DeviceWrite, Expected, ScalarCell};
+use crate::buffer::{CellState, DeviceRead, DeviceWrite, Expected, ScalarCell};
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::graph::thread;
 use crate::memory::block::Block;
 use crate::stream::Stream;
 use pinfold_hal::{
@@ -31,6 +32,7 @@ impl Module {
     /// # Errors
     /// [`Error::Driver`]; for PTX that does not compile the text carries the compiler's log.
     pub fn load(device: &Device, image: &ModuleImage) -> Result<Self> {
+        thread::refuse("loading kernels")?;
         device.ensure_open()?;
         let id = device
             .driver()
@@ -42,6 +44,11 @@ impl Module {
                 id,
             }),
         })
+    }
+
+    /// True for two holders of one module.
+    pub(crate) fn is(&self, other: &Module) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// Finds a kernel by its name.
@@ -131,6 +138,8 @@ impl Shape {
 #[derive(Default)]
 pub struct Args<'a> {
     items: SmallVec<[Item<'a>; 12]>,
+    /// Cells that are published into, and the numbers.
+    published: SmallVec<[(&'a Arc<CellState>, u64); 1]>,
     too_large: bool,
 }
 
@@ -225,8 +234,10 @@ impl<'a> Args<'a> {
 
     /// A cell that the kernel publishes into, followed by the number to publish under.
     #[must_use]
-    pub fn publishes(self, cell: &'a mut ScalarCell, expected: &Expected) -> Self {
-        let block = (*cell).block();
+    pub fn publishes(mut self, cell: &'a mut ScalarCell, expected: &Expected) -> Self {
+        let cell = (*cell).state();
+        self.published.push((cell, expected.sequence()));
+        let block = cell.block();
         self.memory(block, 0, block.bytes(), Access::ReadWrite, Pattern::ONCE)
             .scalar(expected.sequence())
     }
@@ -326,6 +337,14 @@ impl Stream {
             // that is borrowed now and whose uses are noted behind the launch, so that its memory
             // lives on and nobody touches it until the launch was waited for.
             unsafe { self.device().driver().launch(self.id(), kernel.id, &launch) }
-        })
+        })?;
+        if let Some(recording) = self.recording() {
+            let mut recording = recording.borrow_mut();
+            recording.keep(&kernel.module);
+            for (cell, sequence) in args.published {
+                recording.publishes(cell, sequence);
+            }
+        }
+        Ok(())
     }
 }

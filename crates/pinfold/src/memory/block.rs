@@ -1,10 +1,11 @@
 //! A block of memory in use: where it is, why it is there, and which streams use it.
 
 use super::retire::RetiredBlock;
-use super::source::RawBlock;
+use super::source::{Origin, RawBlock};
 use super::{MemoryInner, Placement, register};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::graph::thread;
 use crate::pool::CUT_BYTES;
 use crate::stream::order::{StreamOrder, UseLog};
 use crate::track::books::Entry;
@@ -13,7 +14,7 @@ use pinfold_hal::{DeviceAddr, HostAddr};
 use smallvec::SmallVec;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A block in use. Dropping it hands the memory back once the device is done with it.
 pub(crate) struct Block {
@@ -24,6 +25,8 @@ pub(crate) struct Block {
     number: Option<NonZeroU64>,
     /// True once the memory was given back.
     closed: AtomicBool,
+    /// How many graphs may use it at any time.
+    bound: AtomicU32,
     uses: Mutex<UseLog>,
 }
 
@@ -41,6 +44,7 @@ impl Block {
                 raw,
                 number,
                 closed: AtomicBool::new(false),
+                bound: AtomicU32::new(0),
                 uses: Mutex::default(),
             });
         }
@@ -112,6 +116,35 @@ impl Block {
             device: device.index(),
             site: self.placement.site(),
         }
+    }
+
+    /// One graph more may use it at any time.
+    pub(crate) fn bind(&self) {
+        self.bound.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One graph less. The uses of its launches have been noted.
+    pub(crate) fn unbind(&self) {
+        self.bound.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Checks that no more than so many graphs may use it at any time.
+    ///
+    /// # Errors
+    /// [`Error::InGraph`].
+    pub(crate) fn check_bound_at_most(&self, graphs: u32) -> Result<()> {
+        match self.bound.load(Ordering::Acquire) > graphs {
+            true => Err(Error::InGraph {
+                site: self.placement.site(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// True for memory that goes back to its owner at the end of a scope, whoever still holds the
+    /// block.
+    pub(crate) fn is_borrowed(&self) -> bool {
+        matches!(self.raw.origin, Origin::Registered) && self.raw.keep.is_none()
     }
 
     /// What a new operation on the stream has to wait for.
@@ -209,7 +242,8 @@ impl Drop for Block {
         if !*self.closed.get_mut() {
             let site = self.placement.site();
             self.memory.live.forget(self.number);
-            if self.uses.get_mut().is_known_gone() {
+            let put_off = self.raw.is_the_drivers() && thread::captures();
+            if self.uses.get_mut().is_known_gone() && !put_off {
                 self.memory.release(&mut self.raw, site);
                 return;
             }

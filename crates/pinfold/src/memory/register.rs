@@ -7,6 +7,7 @@ use crate::buffer::{HostRange, RegisteredBuffer, ScopedSlice};
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Refused, Result};
+use crate::graph::thread;
 use pinfold_hal::{DeviceAddr, DeviceId, DriverError, HostAddr, RegisterFlags};
 use pinfold_model::MemoryKind;
 use smallvec::SmallVec;
@@ -107,6 +108,7 @@ fn pin(
     if bytes == 0 {
         return Ok(RawBlock::empty(MemoryKind::Registered));
     }
+    thread::refuse("page-locking memory in place")?;
     memory.devices.iter().try_for_each(Device::ensure_open)?;
     let device = &memory.devices[0];
     let registry = &device.platform_inner().registry;

@@ -11,6 +11,7 @@ use super::options::PoolOptions;
 use super::segments::{Make, Maker, Segment};
 use super::stats::{Counters, Flows, PoolStats};
 use crate::device::Device;
+use crate::graph::thread;
 use crate::memory::source::Refusal;
 use parking_lot::{Condvar, Mutex, RwLock};
 use pinfold_hal::{DeviceAddr, DeviceId, DriverError, ErrorCode};
@@ -225,6 +226,9 @@ impl Core {
             let seen = self.budget.returns();
             if let Some(found) = attempt() {
                 return Ok(found);
+            }
+            if thread::captures() {
+                return Err(Refusal::Capturing);
             }
             wants.get_or_insert_with(|| self.want());
             let Err(problem) = self.grow(bytes) else {

@@ -6,8 +6,10 @@ use crate::buffer::raw::check_range;
 use crate::buffer::{CopySource, CopyTarget, DeviceBuffer, HandOver, HostBuffer, InFlight};
 use crate::element::Element;
 use crate::error::{Error, Refused, Result};
+use crate::graph::Recording;
 use crate::memory::block::Block;
 use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -245,6 +247,9 @@ impl Stream {
         parts: impl IntoIterator<Item = P>,
         mut operation: impl FnMut(P) -> pinfold_hal::Result<()>,
     ) -> Result<()> {
+        if let Some(recording) = self.recording() {
+            return record(recording, uses, doing, parts, operation);
+        }
         let mut earlier: SmallVec<[(Arc<StreamOrder>, u64); 4]> = SmallVec::new();
         for (block, writes) in uses {
             block.conflicts(self.order(), *writes, &mut earlier);
@@ -266,6 +271,23 @@ impl Stream {
         }
         outcome
     }
+}
+
+/// Has the driver note an operation in parts, and notes what it needs. It is ordered after the
+/// work of other streams when it is launched.
+fn record<P>(
+    recording: &RefCell<Recording>,
+    uses: &[(&Arc<Block>, bool)],
+    doing: &'static str,
+    parts: impl IntoIterator<Item = P>,
+    mut operation: impl FnMut(P) -> pinfold_hal::Result<()>,
+) -> Result<()> {
+    Recording::check(uses)?;
+    parts.into_iter().try_for_each(|part| {
+        operation(part).map_err(Error::driver(doing))?;
+        recording.borrow_mut().note(uses);
+        Ok(())
+    })
 }
 
 /// A range of a block, cut where no copy may cross.

@@ -11,6 +11,8 @@ mod faults;
 #[cfg(test)]
 mod gather;
 #[cfg(test)]
+mod graphs;
+#[cfg(test)]
 mod kernels;
 #[cfg(test)]
 mod ladder;
