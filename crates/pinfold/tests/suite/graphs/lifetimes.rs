@@ -208,7 +208,7 @@ fn memory_that_is_only_borrowed_is_refused() {
         let outcome = memory.with_registered(&mut slice[..], |buffer| {
             // The graph could leave the scope.
             let captured = device.capture(|recorder| {
-                recorder.upload(buffer.lend(), &mut on_device)?;
+                drop(recorder.upload(buffer.lend(), &mut on_device)?);
                 Ok(())
             });
             captured.map(drop).map_err(Error::from)
