@@ -366,6 +366,43 @@ fn what_cannot_be_waited_for_is_leaked() {
     assert!(live.device_bytes >= 4 * LARGE as u64 && live.modules == 1);
 }
 
+#[test]
+fn a_graph_whose_launches_cannot_be_waited_for_is_leaked() {
+    const LARGE: usize = 4 << 20;
+    let bench = Bench::new(&options(), Policy::Lazy, false, EVERY_WAIT_REFUSED);
+    let device = bench.platform.device(0).unwrap();
+    let memory = Memory::new(&device);
+    let stream = device.stream().unwrap();
+    let mut on_device = memory.device::<u32>(LARGE).unwrap();
+    let up = memory.upload(LARGE).unwrap();
+    let mut graph = device
+        .capture(|recorder| Ok(recorder.upload(up, &mut on_device)?))
+        .unwrap();
+    graph.launch(&stream).unwrap();
+    let refused = graph.into_kept().unwrap_err();
+    assert!(matches!(*refused.error, Error::Driver { .. }));
+    drop((refused, on_device, stream, memory, device));
+    let live = bench.live();
+    assert!(live.registered_bytes >= 4 * LARGE as u64 && live.device_bytes >= 4 * LARGE as u64);
+    assert_eq!(live.graphs, 1);
+}
+
+#[test]
+fn a_capture_that_the_driver_does_not_end_costs_its_stream() {
+    let bench = Bench::new(&options(), Policy::Lazy, false, "capture-end~1@0:Unknown");
+    let device = bench.platform.device(0).unwrap();
+    let memory = Memory::new(&device);
+    let stream = device.stream().unwrap();
+    let mut on_device = memory.device::<u32>(LEN).unwrap();
+    let up = memory.upload(LEN).unwrap();
+    let captured = device.capture(|recorder| Ok(recorder.upload(up, &mut on_device)?));
+    let up = captured.unwrap_err().buffer.unwrap().wait().unwrap();
+    let up = stream.upload(up, &mut on_device).unwrap();
+    drop(up.wait().unwrap());
+    drop((on_device, stream, memory, device));
+    assert_eq!(bench.live().streams, 1);
+}
+
 /// Runs itself in a process of its own, which has to end before the slice is free again.
 #[test]
 fn a_borrow_never_ends_while_the_device_may_use_the_memory() {
