@@ -26,6 +26,8 @@ pub(super) enum Scalars {
     Waited,
     /// Published into mapped memory, polled for.
     Polled,
+    /// The same, once for a whole step that is one graph.
+    Recorded,
 }
 
 /// One strategy.
@@ -36,7 +38,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    pub(super) const ALL: [Way; 5] = [
+    pub(super) const ALL: [Way; 6] = [
         Way {
             matrix: MatrixPlace::CopiedEachStep,
             scalars: Scalars::Copied,
@@ -54,6 +56,10 @@ impl Way {
             scalars: Scalars::Polled,
         },
         Way {
+            matrix: MatrixPlace::Device,
+            scalars: Scalars::Recorded,
+        },
+        Way {
             matrix: MatrixPlace::InPlace,
             scalars: Scalars::Polled,
         },
@@ -66,6 +72,7 @@ impl Way {
             (MatrixPlace::Device, Scalars::Copied) => "resident, scalars copied",
             (MatrixPlace::Device, Scalars::Waited) => "resident, scalars mapped",
             (MatrixPlace::Device, Scalars::Polled) => "resident, scalars polled",
+            (MatrixPlace::Device, Scalars::Recorded) => "resident, one graph a step",
             (MatrixPlace::InPlace, _) => "matrix in place",
         }
     }
@@ -79,6 +86,9 @@ impl Way {
                 "device; scalars in mapped memory, waited for"
             }
             (MatrixPlace::Device, Scalars::Polled) => "device; scalars in mapped memory, polled",
+            (MatrixPlace::Device, Scalars::Recorded) => {
+                "device; one graph a step, scalars in mapped memory, polled"
+            }
             (MatrixPlace::InPlace, _) => "mapped, read in place; scalars polled",
         }
     }
