@@ -3,11 +3,12 @@
 //!
 //! [`place`] the ways · [`steps`] the iteration, the same for all of them but two · [`recorded`] the
 //! one where every step is one graph · [`on_host`] the one where the device only multiplies, and
-//! everything crosses the link in every step.
+//! everything crosses the link in every step · [`step_costs`] what graphs save, for the choice.
 
 mod on_host;
 mod place;
 mod recorded;
+mod step_costs;
 mod steps;
 
 use crate::error::{JobError, Result};

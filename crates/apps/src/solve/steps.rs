@@ -2,6 +2,7 @@
 
 use super::on_host;
 use super::place::{MatrixPlace, Scalars, Way};
+use super::recorded::Cells;
 use super::{Outcome, System};
 use crate::error::Result;
 use pinfold::buffer::{DeviceRead, Expected};
@@ -17,10 +18,11 @@ pub(super) const LIMIT: Duration = Duration::from_secs(120);
 pub(super) struct Solver {
     pub(super) stream: Stream,
     pub(super) cg: Cg,
-    vectors: Vectors,
+    pub(super) vectors: Vectors,
     cell: ScalarCell,
     cell_on_device: CellBuffer,
-    cell_copy: Option<DownloadBuffer<CellWords>>,
+    pub(super) cells: Cells,
+    pub(super) cell_copy: Option<DownloadBuffer<CellWords>>,
 }
 
 pub(super) struct Vectors {
@@ -70,6 +72,7 @@ impl Solver {
             vectors,
             cell: memory.scalar_cell()?,
             cell_on_device: memory.device(1)?,
+            cells: Cells::new(memory)?,
             cell_copy: Some(memory.download(1)?),
         })
     }
@@ -120,10 +123,6 @@ impl Solver {
 
     pub(super) fn device(&self) -> &Device {
         self.stream.device()
-    }
-
-    pub(super) fn cg_and_vectors(&mut self) -> (&mut Cg, &mut Vectors) {
-        (&mut self.cg, &mut self.vectors)
     }
 
     pub(super) fn vectors(&mut self) -> (&Stream, &mut Cg, &mut Vectors, &mut CellBuffer) {
@@ -207,14 +206,6 @@ impl Solver {
         Ok(self.stream.download(x, host)?.wait()?.to_vec())
     }
 
-    /// The first update, which only multiplies, into a cell on the device; returns r . r.
-    pub(super) fn first_update(&mut self, cell: &mut CellBuffer) -> Result<f64> {
-        let vectors = self.vectors.for_update();
-        self.cg.update(&self.stream, 0.0, vectors, &mut *cell)?;
-        let [_, rr] = copied(&self.stream, cell, &mut self.cell_copy)?;
-        Ok(rr)
-    }
-
     /// q = A p; returns p . q.
     fn multiply<I, V>(&mut self, matrix: &Matrix<I, V>, scalars: Scalars) -> Result<f64>
     where
@@ -293,7 +284,7 @@ impl Solver {
 }
 
 /// A cell's values, by way of a copy into the buffer that is at hand.
-fn copied(
+pub(super) fn copied(
     stream: &Stream,
     cell: &CellBuffer,
     by: &mut Option<DownloadBuffer<CellWords>>,
