@@ -32,8 +32,9 @@
 //! typed buffers and what "in flight" means, [`misuse`] what does not compile · [`memory`] from a
 //! use to memory, with the reason · [`pool`] page-locked memory in nanoseconds · [`launch`] your
 //! own kernels · [`kernels`] the built-in ones · [`graph`] work that is recorded once and launched
-//! often · [`transfer`] the fastest way for ordinary memory and files · [`track`] who has what · [`measure`] what this machine's
-//! memory does · [`probe`] what this machine is · [`error`] what can go wrong, and what to do.
+//! often · [`transfer`] the fastest way for ordinary memory and files · [`track`] who has what ·
+//! [`measure`] what this machine's memory does · [`probe`] what this machine is · [`error`] what
+//! can go wrong, and what to do.
 
 pub mod buffer;
 pub mod device;

@@ -6,8 +6,8 @@
 //! sides use atomic accesses only.
 //!
 //! A kernel in a graph publishes under the same number at every launch. So a launch sets the number
-//! back first, once nothing is on its way into the cell, and counts that: whoever is reading at that
-//! moment takes what he found for not published yet.
+//! back first, once nothing is on its way into the cell, and counts that: whoever is reading at
+//! that moment takes what he found for not published yet.
 
 use super::raw::SharedWords;
 use crate::error::{Error, Result};

@@ -34,7 +34,7 @@
 //! A launch may come at any time, so the host has none of the buffers that a graph uses but by way
 //! of it: [`Graph::host`] lends those whose handles the closure returned, [`Graph::into_kept`]
 //! gives them back. Waiting for another handle of such a buffer is refused
-//! ([`Error::InGraph`](crate::Error::InGraph)) while the graph lives. All memory and all kernels
+//! ([`Error::InGraph`]) while the graph lives. All memory and all kernels
 //! that a graph uses live as long as it, whoever else drops them.
 //!
 //! # Order

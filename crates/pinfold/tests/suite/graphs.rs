@@ -234,6 +234,27 @@ fn a_graph_of_one_device_uses_portable_memory_that_another_one_fills() {
 }
 
 #[test]
+fn a_graph_may_go_to_another_thread() {
+    everywhere(1, |place| {
+        let (device, memory, stream) = one(place);
+        let mut on_device = memory.device::<u32>(LEN).unwrap();
+        let down = memory.download(LEN).unwrap();
+        let mut graph = device
+            .capture(|recorder| {
+                recorder.fill(&mut on_device, 0x21)?;
+                Ok(recorder.download(&on_device, down)?)
+            })
+            .unwrap();
+        let launched = std::thread::spawn(move || {
+            graph.launch(&stream).unwrap();
+            graph.into_kept().unwrap()
+        });
+        let down = launched.join().unwrap();
+        assert!(down.iter().all(|v| *v == 0x2121_2121), "{}", place.name);
+    });
+}
+
+#[test]
 fn a_launch_is_one_driver_call() {
     let (driver, platform) = counting();
     let (device, memory, stream) = of(&platform);

@@ -94,7 +94,10 @@ fn a_graph_that_is_dropped_in_flight_ends_first() {
             let mut up = memory.upload(LEN).unwrap();
             up.write_each(|i| i as u32 ^ round);
             let mut graph = device
-                .capture(|recorder| Ok(drop(recorder.upload(up, &mut on_device)?)))
+                .capture(|recorder| {
+                    drop(recorder.upload(up, &mut on_device)?);
+                    Ok(())
+                })
                 .unwrap();
             graph.launch(&stream).unwrap();
             graph.launch(&stream).unwrap();
