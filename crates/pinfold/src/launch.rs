@@ -72,15 +72,23 @@ impl Module {
 
 impl Drop for ModuleInner {
     fn drop(&mut self) {
-        // Kernels of the module may be in flight on any stream; unloading is rare, so wait for
-        // all. Where that cannot be done the module stays loaded.
-        let settled = self.device.settle();
-        if settled.is_err_and(|error| !error.device_is_lost()) {
-            return;
+        let (device, id) = (self.device.clone(), self.id);
+        match thread::captures() {
+            true => thread::later(move || unload(&device, id)),
+            false => unload(&device, id),
         }
-        // SAFETY: the device is idle or lost, and the last holder of the module's kernels is gone.
-        let _ = unsafe { self.device.driver().module_unload(self.id) };
     }
+}
+
+fn unload(device: &Device, id: ModuleId) {
+    // Kernels of the module may be in flight on any stream; unloading is rare, so wait for
+    // all. Where that cannot be done the module stays loaded.
+    let settled = device.settle();
+    if settled.is_err_and(|error| !error.device_is_lost()) {
+        return;
+    }
+    // SAFETY: the device is idle or lost, and the last holder of the module's kernels is gone.
+    let _ = unsafe { device.driver().module_unload(id) };
 }
 
 impl fmt::Debug for Module {

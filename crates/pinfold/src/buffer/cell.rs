@@ -6,8 +6,8 @@
 //! sides use atomic accesses only.
 //!
 //! A kernel in a graph publishes under the same number at every launch. So a launch sets the number
-//! back first, once nothing is on its way into the cell, and counts that: whoever is reading at
-//! that moment takes what he found for not published yet.
+//! back first, once nothing is on its way into the cell, and counts before and after that: whoever
+//! is reading at that moment takes what he found for not published yet.
 
 use super::raw::SharedWords;
 use crate::error::{Error, Result};
@@ -33,8 +33,9 @@ pub(crate) struct CellState {
     words: SharedWords,
     id: u64,
     last_expected: AtomicU64,
-    /// How often the number was set back, or set anew, by the host.
-    set_back: AtomicU64,
+    /// How often the host began to set the number, and how often it had done so.
+    sets_begun: AtomicU64,
+    sets_done: AtomicU64,
 }
 
 /// What a kernel was told to publish; to be given to [`ScalarCell::wait`]. That of a kernel in a
@@ -65,7 +66,8 @@ impl ScalarCell {
             words: SharedWords::new(block),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             last_expected: AtomicU64::new(0),
-            set_back: AtomicU64::new(0),
+            sets_begun: AtomicU64::new(0),
+            sets_done: AtomicU64::new(0),
         };
         ScalarCell {
             state: Arc::new(state),
@@ -102,14 +104,16 @@ impl ScalarCell {
         let CellState {
             words,
             id,
-            set_back,
+            sets_begun,
+            sets_done,
             ..
         } = &*self.state;
         if expected.cell != *id {
             let problem = "the scalars are published into another cell".to_owned();
             return Err(Error::Scalar { problem });
         }
-        let before = set_back.load(Ordering::Acquire);
+        let done = sets_done.load(Ordering::Acquire);
+        let begun = sets_begun.load(Ordering::Acquire);
         let found = words.load(SEQUENCE_WORD, Ordering::Acquire);
         if found < expected.sequence {
             return Ok(None);
@@ -118,7 +122,7 @@ impl ScalarCell {
         let value = |word| f64::from_bits(words.load(word, Ordering::Acquire));
         let values = [value(0), value(1)];
         let after = words.load(SEQUENCE_WORD, Ordering::Acquire);
-        if set_back.load(Ordering::Acquire) != before {
+        if done != begun || sets_begun.load(Ordering::Acquire) != begun {
             return Ok(None);
         }
         if (found, after) != (expected.sequence, expected.sequence) {
@@ -197,14 +201,50 @@ impl CellState {
     }
 
     fn set(&self, number: u64) {
-        // Before the number: whoever sees the new one, or what is published after it, sees this.
-        self.set_back.fetch_add(1, Ordering::AcqRel);
+        // Whoever sees the new number, or what is published after it, sees that it was begun;
+        // whoever sees that it is done sees the new number.
+        self.sets_begun.fetch_add(1, Ordering::AcqRel);
         self.words.store(SEQUENCE_WORD, number);
+        self.sets_done.fetch_add(1, Ordering::AcqRel);
     }
 }
 
 impl fmt::Debug for ScalarCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScalarCell").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Memory, Platform};
+    use pinfold_model::Profile;
+
+    #[test]
+    fn whoever_reads_while_a_cell_is_set_back_never_mixes_two_launches() {
+        const LAUNCHES: u64 = 200_000;
+        let device = Platform::simulated(Profile::h200()).device(0).unwrap();
+        let mut cell = Memory::new(&device).scalar_cell().unwrap();
+        let expected = cell.expect();
+        let state = cell.state().clone();
+        std::thread::scope(|scope| {
+            // As a graph's launches do, and its kernels.
+            let launches = scope.spawn(move || {
+                for launch in 0..LAUNCHES {
+                    state.until_published(1).unwrap();
+                    state.rearm();
+                    let bits = (launch as f64).to_bits();
+                    state.words.store(0, bits);
+                    state.words.store(1, bits);
+                    state.words.store(SEQUENCE_WORD, 1);
+                }
+            });
+            while !launches.is_finished() {
+                if let Some([first, second]) = cell.poll(&expected).unwrap() {
+                    assert_eq!(first, second);
+                }
+            }
+        });
     }
 }

@@ -53,7 +53,7 @@ impl Capture {
         let stream = Stream::recorder(device)?;
         let begun = device.driver().capture_begin(stream.id());
         begun.map_err(Error::driver("beginning a capture"))?;
-        thread::set_captures(true);
+        thread::begin();
         Ok(Capture {
             stream,
             is_on: true,
@@ -82,7 +82,7 @@ impl Capture {
             attempts += 1;
             ended = driver.capture_end(id);
         }
-        thread::set_captures(false);
+        thread::end();
         ended.map_err(Error::driver("ending a capture"))
     }
 }

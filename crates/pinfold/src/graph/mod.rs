@@ -71,7 +71,7 @@ use std::fmt;
 /// Recorded work of one device, with the handles that its closure returned.
 ///
 /// Dropping it waits for the launches that are in flight, and then releases what it holds; inside a
-/// capture, or where the driver refuses every wait, the driver's object is leaked instead.
+/// capture that is put off to its end. Where the driver refuses every wait its object is leaked.
 #[must_use = "recorded work runs only when it is launched"]
 pub struct Graph<K: Kept = ()> {
     /// Before what is kept: the graph ends first.

@@ -86,11 +86,20 @@ impl Replay {
 
 impl Drop for Replay {
     fn drop(&mut self) {
-        // The driver's object must not go before its launches are done, and not while the thread
-        // captures; else it is leaked. What it used is released when the device is done in any
-        // case.
-        let settled = self.settle();
-        if thread::captures() || settled.is_err_and(|error| !error.device_is_lost()) {
+        if thread::captures() {
+            let whole = Replay {
+                device: self.device.clone(),
+                exec: self.exec,
+                blocks: std::mem::take(&mut self.blocks),
+                published: std::mem::take(&mut self.published),
+                last: self.last.take(),
+                _modules: std::mem::take(&mut self._modules),
+            };
+            return thread::later(move || drop(whole));
+        }
+        // The driver's object must not go before its launches are done; else it is leaked. What it
+        // used is released when the device is done in any case.
+        if self.settle().is_err_and(|error| !error.device_is_lost()) {
             return;
         }
         // SAFETY: the launches are over, or the device is lost, and nobody else has the graph.

@@ -5,10 +5,12 @@
 //! made, and what can be put off is put off.
 
 use crate::error::{Error, Result};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 thread_local! {
     static CAPTURES: Cell<bool> = const { Cell::new(false) };
+    /// What was put off until the capture is over.
+    static LATER: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// True while this thread captures.
@@ -17,8 +19,21 @@ pub(crate) fn captures() -> bool {
     CAPTURES.get()
 }
 
-pub(super) fn set_captures(on: bool) {
-    CAPTURES.set(on);
+pub(super) fn begin() {
+    CAPTURES.set(true);
+}
+
+/// Ends what [`begin`] began, and does what was put off.
+pub(super) fn end() {
+    CAPTURES.set(false);
+    let later = LATER.take();
+    later.into_iter().for_each(|work| work());
+}
+
+/// Puts off what a drop cannot do while this thread captures. There is room for as much as is
+/// dropped in one closure.
+pub(crate) fn later(work: impl FnOnce() + 'static) {
+    LATER.with_borrow_mut(|later| later.push(Box::new(work)));
 }
 
 /// Refuses what would break this thread's capture.

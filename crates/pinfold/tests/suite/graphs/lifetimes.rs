@@ -111,6 +111,34 @@ fn a_graph_that_is_dropped_in_flight_ends_first() {
 }
 
 #[test]
+fn graphs_and_kernels_that_are_dropped_in_a_closure_go_when_the_capture_is_over() {
+    under_every_policy(1, |machine| {
+        let (device, memory, stream) = of(&machine.platform);
+        let dot = Dot::load(&memory, &stream).unwrap();
+        let mut on_device = memory.device::<u32>(LEN).unwrap();
+        let up = memory.upload::<u32>(LEN).unwrap();
+        let mut earlier = device
+            .capture(|recorder| Ok(recorder.upload(up, &mut on_device)?))
+            .unwrap();
+        earlier.launch(&stream).unwrap();
+        let before = machine.sim.live();
+        let graph = device
+            .capture(|recorder| {
+                drop((earlier, dot));
+                recorder.fill(&mut on_device, 1)
+            })
+            .unwrap();
+        let after = machine.sim.live();
+        assert_eq!(
+            (after.graphs, after.modules),
+            (before.graphs, before.modules - 1)
+        );
+        drop(graph);
+        assert_eq!(machine.sim.live().graphs, 0);
+    });
+}
+
+#[test]
 fn a_smuggled_handle_gives_nothing_back_while_the_graph_lives() {
     everywhere(1, |place| {
         let (device, memory, stream) = one(place);
