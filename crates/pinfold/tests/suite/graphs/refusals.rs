@@ -74,6 +74,7 @@ fn r14_a_request_that_needs_the_driver_is_refused_and_the_capture_goes_on() {
                 assert!(is_capturing(scope));
                 // Given back when the capture is over.
                 drop(spare);
+                memory.collect()?;
                 Ok((up, recorder.download(&on_device, down)?))
             })
             .unwrap();
