@@ -3,6 +3,10 @@
 //   fill_u64   dst[i] = splitmix64(seed + i)
 //   check_u64  cell.value = { number of i with src[i] != splitmix64(seed + i), first such i or n }
 //   read_f32   cell.value = { sum of src[i], 0 }: reads all of src in order, for timing
+//   check_strided_u32
+//              the same as check_u64 for every stride-th half word of src, and for no other
+//   chase_u32  follows src from place to place with one thread, each load waiting for the one
+//              before: cell.value = { the place it comes to, 0 }
 //   spin       keeps its threads busy for at least `cycles` cycles of the multiprocessor's clock
 //
 // Launch shapes and Rust twins: crates/kernels/src/memory.rs.
@@ -40,6 +44,43 @@ extern "C" __global__ void __launch_bounds__(THREADS_MAX) check_u64(
         }
     }
     finish_found(count, first, n, partial, ticket, cell, sequence);
+}
+
+// Half words in the order of memory: the lower half of a word comes first.
+extern "C" __global__ void __launch_bounds__(THREADS_MAX) check_strided_u32(
+    const unsigned long long* __restrict__ src, unsigned long long n, unsigned long long stride,
+    unsigned long long seed, unsigned long long* partial, unsigned int* ticket, Cell* cell,
+    unsigned long long sequence
+) {
+    const unsigned int* halves = (const unsigned int*)src;
+    const unsigned long long steps = (2 * n + stride - 1) / stride;
+    unsigned long long count = 0;
+    unsigned long long first = 2 * n;
+    for (unsigned long long k = grid_thread(); k < steps; k += grid_threads()) {
+        const unsigned long long i = k * stride;
+        const unsigned long long word = splitmix64(seed + i / 2);
+        if (halves[i] != (unsigned int)(word >> (32 * (i % 2)))) {
+            count += 1;
+            first = i < first ? i : first;
+        }
+    }
+    finish_found(count, first, 2 * n, partial, ticket, cell, sequence);
+}
+
+// What is no place leads to the first one, so that no contents lead out of src.
+extern "C" __global__ void __launch_bounds__(THREADS_MAX) chase_u32(
+    const unsigned int* __restrict__ src, unsigned long long n, unsigned long long steps,
+    double* partial, unsigned int* ticket, Cell* cell, unsigned long long sequence
+) {
+    unsigned long long place = 0;
+    if (grid_thread() == 0) {
+        for (unsigned long long step = 0; step < steps; ++step) {
+            const unsigned int next = src[place];
+            place = next < n ? next : 0;
+        }
+    }
+    const double sums[1] = {(double)place};
+    finish(sums, partial, ticket, cell, sequence);
 }
 
 template <bool ALIGNED>

@@ -14,6 +14,11 @@ pub enum JobError {
     /// Memory or device.
     #[error(transparent)]
     Pinfold(#[from] pinfold::Error),
+    /// Figures that make no profile.
+    #[error(
+        "what was measured makes no profile: {0}; measure again while nothing else uses the machine"
+    )]
+    Profile(#[from] pinfold_model::ProfileError),
     /// A matrix file that cannot be read.
     #[error(transparent)]
     Market(#[from] MarketError),

@@ -44,6 +44,10 @@ impl Timings {
         self.seconds.iter().copied().fold(0.0, f64::max)
     }
 
+    pub(crate) fn into_values(self) -> Vec<f64> {
+        self.seconds
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.seconds.len()
     }

@@ -3,6 +3,7 @@
 use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pinfold::DeviceChoice;
+use pinfold_apps::bench::model::{POINTS_DEFAULT, POINTS_MAX, POINTS_MIN};
 use pinfold_apps::bench::soak::SECONDS_MAX;
 use pinfold_apps::dot::{ELEMENTS_DEFAULT, ELEMENTS_MAX, ELEMENTS_MIN};
 use pinfold_apps::solve::SolveOptions;
@@ -31,6 +32,7 @@ Devices (--device, else the variable PINFOLD_DEVICE, else auto):
   cuda:N       GPU number N
   sim          the simulated default, a machine with an H200
   sim:PROFILE  another simulated machine; `pinfold probe` lists them
+  sim:FILE     the machine of a profile that `pinfold bench machine` wrote
 
 No GPU? Everything runs on a simulated device: results are checked for real,
 times are simulated, and every report says so.";
@@ -40,6 +42,15 @@ Examples:
   pinfold run dot --elements 8k           8192 elements: k, M, G count in 1024s
   pinfold run dot --elements 2^20 --json  for programs
   pinfold run dot --sweep --html dot.html";
+
+const MACHINE_EXAMPLES: &str = "\
+Examples:
+  pinfold bench machine --quick --html machine.html
+  pinfold bench machine --profile here.toml
+
+Then --device sim:here.toml simulates the machine that the profile describes.
+What cannot be measured is taken from the nearest profile that comes with
+pinfold, and marked as assumed.";
 
 const SOLVE_EXAMPLES: &str = "\
 Examples, from the folder of the sources:
@@ -111,7 +122,11 @@ impl ValueEnum for Color {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show what this machine is and what limits page-locked memory
-    Probe,
+    Probe {
+        /// Also find out how much can be page-locked, by trying
+        #[arg(long)]
+        pin_ceiling: bool,
+    },
     /// Measure pinfold itself against what the driver offers
     #[command(
         arg_required_else_help = true,
@@ -159,6 +174,26 @@ pub enum Bench {
         /// The trace
         #[arg(value_name = "TRACE")]
         file: PathBuf,
+    },
+    /// This machine: memory kinds, link and driver calls; and its profile
+    #[command(after_help = MACHINE_EXAMPLES)]
+    Machine {
+        /// Stay within a minute
+        #[arg(long)]
+        quick: bool,
+        /// Write the machine's profile to this file
+        #[arg(long, value_name = "FILE")]
+        profile: Option<PathBuf>,
+    },
+    /// The cost model: held-out points predicted, measured and compared
+    Model {
+        /// Predict from this profile; else one is measured first
+        #[arg(long, value_name = "FILE")]
+        profile: Option<PathBuf>,
+        /// How many points
+        #[arg(long, value_name = "N", default_value_t = POINTS_DEFAULT,
+              value_parser = clap::value_parser!(u64).range(POINTS_MIN..=POINTS_MAX))]
+        points: u64,
     },
     /// A long run on several threads that checks every byte
     Soak {

@@ -1,15 +1,17 @@
 //! From the command line to an exit code.
 
 use crate::args::{Bench, Cli, Color, Command, Common, DEVICE_VARIABLE, Job};
-use crate::output::{self, HtmlFile};
+use crate::output::{self, FileUse, WholeFile};
 use crate::print::{Page, Printable};
 use crate::progress::Bars;
 use clap::Parser;
+use pinfold::pool::Pool;
 use pinfold::probe::ProbeReport;
-use pinfold::{Device, DeviceChoice};
+use pinfold::{Device, DeviceChoice, profiles};
 use pinfold_apps::{JobError, bench, dot, solve};
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Why the command fails. The text says what to do.
@@ -77,32 +79,24 @@ fn execute(cli: &Cli) -> Result<(), Failure> {
     let html = common
         .html
         .as_deref()
-        .map(HtmlFile::claim)
+        .map(|path| WholeFile::claim(path, FileUse::Html))
         .transpose()
         .map_err(Failure::Failed)?;
     match &cli.command {
-        Command::Probe => {
-            let report = ProbeReport::gather(&choice);
+        Command::Probe { pin_ceiling } => {
+            let mut report = ProbeReport::gather(&choice);
+            if *pin_ceiling {
+                let device = open(&choice)?;
+                let at_most_bytes = report.pin_headroom.bytes;
+                let ceiling = Pool::pin_ceiling(&device, at_most_bytes);
+                report.pin_ceiling = Some(ceiling.map_err(Failure::failed)?);
+            }
             match &report.notice {
                 Some(problem) if report.devices.is_empty() => Err(Failure::failed(problem)),
                 _ => deliver(&report, common, html),
             }
         }
-        Command::Bench { what } => {
-            let device = open(&choice)?;
-            let report = match what {
-                Bench::Pool => bench::pool::run(&device, &mut Bars::default())?,
-                Bench::Pin => bench::pin::run(&device, &mut Bars::default())?,
-                Bench::Stage => bench::stage::run(&device, &mut Bars::default())?,
-                Bench::Gather => bench::gather::run(&device, &mut Bars::default())?,
-                Bench::Fresh => bench::fresh::run(&device, &mut Bars::default())?,
-                Bench::Replay { file } => bench::replay::run(&device, file, &mut Bars::default())?,
-                Bench::Soak { seconds } => {
-                    bench::soak::run(&device, *seconds, &mut Bars::default())?
-                }
-            };
-            deliver(&report, common, html)
-        }
+        Command::Bench { what } => benchmark(what, &open(&choice)?, common, html),
         Command::Run {
             job: Job::Dot(args),
             memory_report,
@@ -134,6 +128,89 @@ fn execute(cli: &Cli) -> Result<(), Failure> {
     }
 }
 
+fn benchmark(
+    what: &Bench,
+    device: &Device,
+    common: &Common,
+    html: Option<WholeFile>,
+) -> Result<(), Failure> {
+    let bars = &mut Bars::default();
+    let report = match what {
+        Bench::Machine { quick, profile } => {
+            return machine(device, *quick, profile.as_deref(), common, html);
+        }
+        Bench::Model { profile, points } => {
+            return model(device, profile.as_deref(), *points, common, html);
+        }
+        Bench::Pool => bench::pool::run(device, bars)?,
+        Bench::Pin => bench::pin::run(device, bars)?,
+        Bench::Stage => bench::stage::run(device, bars)?,
+        Bench::Gather => bench::gather::run(device, bars)?,
+        Bench::Fresh => bench::fresh::run(device, bars)?,
+        Bench::Replay { file } => bench::replay::run(device, file, bars)?,
+        Bench::Soak { seconds } => bench::soak::run(device, *seconds, bars)?,
+    };
+    deliver(&report, common, html)
+}
+
+/// Compares a profile with the device: the given one, or one that is measured first.
+fn model(
+    device: &Device,
+    profile: Option<&Path>,
+    points: u64,
+    common: &Common,
+    html: Option<WholeFile>,
+) -> Result<(), Failure> {
+    let bars = &mut Bars::default();
+    let (profile, from) = match profile {
+        Some(path) => {
+            let profile = profiles::load(path).map_err(Failure::failed)?;
+            if let Some(warning) = profiles::mismatch(&profile, device) {
+                output::notice(&warning);
+            }
+            (profile, path.display().to_string())
+        }
+        None => {
+            let measured = bench::machine::run(device, true, bars)?;
+            (measured.profile, "measured a moment ago".to_owned())
+        }
+    };
+    let report = bench::model::run(device, &profile, &from, points, bars)?;
+    deliver(&report, common, html)
+}
+
+/// Measures a machine, and writes its profile where that was asked for.
+fn machine(
+    device: &Device,
+    quick: bool,
+    profile: Option<&Path>,
+    common: &Common,
+    html: Option<WholeFile>,
+) -> Result<(), Failure> {
+    let file = profile.map(claim_profile).transpose()?;
+    let measured = bench::machine::run(device, quick, &mut Bars::default())?;
+    if let Some(file) = file {
+        let text = measured.profile.to_toml().map_err(Failure::failed)?;
+        file.write(&text).map_err(Failure::Failed)?;
+    }
+    deliver(&measured.report, common, html)?;
+    if let Some(path) = profile {
+        output::notice(&format!("the profile is in {}", path.display()));
+    }
+    Ok(())
+}
+
+/// A place for a profile: none that holds something else.
+fn claim_profile(path: &Path) -> Result<WholeFile, Failure> {
+    let holds_something = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0);
+    if holds_something && let Err(error) = profiles::load(path) {
+        return Err(Failure::Usage(format!(
+            "{error}; it is left as it is: give --profile another file"
+        )));
+    }
+    WholeFile::claim(path, FileUse::Profile).map_err(Failure::Failed)
+}
+
 /// The device that was asked for: on the command line, else in the environment, else `auto`.
 fn device_choice(common: &Common) -> Result<DeviceChoice, Failure> {
     if let Some(choice) = &common.device {
@@ -161,7 +238,7 @@ fn open(choice: &DeviceChoice) -> Result<Device, Failure> {
 fn deliver<R: Printable>(
     report: &R,
     common: &Common,
-    html: Option<HtmlFile>,
+    html: Option<WholeFile>,
 ) -> Result<(), Failure> {
     let printed = if common.json {
         crate::print::json(report).map_err(Failure::failed)?

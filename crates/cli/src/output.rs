@@ -1,4 +1,4 @@
-//! Writing: standard output whole and once, messages to standard error, HTML files by renaming.
+//! Writing: standard output whole and once, messages to standard error, files by renaming.
 
 use crate::args::Color;
 use crate::print::{one_line, wants_color};
@@ -47,12 +47,38 @@ pub(crate) fn notice(text: &str) {
     let _ = writeln!(io::stderr().lock(), "note: {}", one_line(text));
 }
 
+/// What a file is for, in messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileUse {
+    /// A report as a page.
+    Html,
+    /// A machine's profile.
+    Profile,
+}
+
+impl FileUse {
+    fn what(self) -> &'static str {
+        match self {
+            FileUse::Html => "the HTML report",
+            FileUse::Profile => "the profile",
+        }
+    }
+
+    fn option(self) -> &'static str {
+        match self {
+            FileUse::Html => "--html",
+            FileUse::Profile => "--profile",
+        }
+    }
+}
+
 /// A file that appears whole or not at all.
 #[derive(Debug)]
-pub(crate) struct HtmlFile {
+pub(crate) struct WholeFile {
     /// As the user wrote it.
     asked: PathBuf,
     target: Target,
+    file_use: FileUse,
 }
 
 #[derive(Debug)]
@@ -63,17 +89,18 @@ enum Target {
     Special,
 }
 
-impl HtmlFile {
+impl WholeFile {
     /// Makes sure that the file can be written, without leaving anything.
-    pub(crate) fn claim(path: &Path) -> Result<Self, String> {
-        let file = HtmlFile {
+    pub(crate) fn claim(path: &Path, file_use: FileUse) -> Result<Self, String> {
+        let file = WholeFile {
             asked: path.to_owned(),
-            target: Target::of(path).map_err(say(path))?,
+            target: Target::of(path).map_err(say(path, file_use))?,
+            file_use,
         };
         if let Target::File { beside, .. } = &file.target {
             create(beside)
                 .and_then(|_| fs::remove_file(beside))
-                .map_err(say(path))?;
+                .map_err(say(path, file_use))?;
         }
         Ok(file)
     }
@@ -94,7 +121,9 @@ impl HtmlFile {
             }
         };
         match written {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(say(&self.asked)(error)),
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(say(&self.asked, self.file_use)(error))
+            }
             _ => Ok(()),
         }
     }
@@ -122,13 +151,15 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-fn say(path: &Path) -> impl FnOnce(io::Error) -> String {
+fn say(path: &Path, file_use: FileUse) -> impl FnOnce(io::Error) -> String {
     move |error| {
         format!(
-            "{}: the HTML report cannot be written ({}); give --html a file in a folder that \
-             exists and may be written",
+            "{}: {} cannot be written ({}); give {} a file in a folder that exists and may be \
+             written",
             path.display(),
-            plain(&error)
+            file_use.what(),
+            plain(&error),
+            file_use.option()
         )
     }
 }

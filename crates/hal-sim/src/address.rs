@@ -14,6 +14,9 @@ const DEVICE_ALIGN_BYTES: u64 = 512;
 const GUARD_BYTES: u64 = 4096;
 /// Distance of a host address and its device address where the two differ.
 pub(crate) const SPLIT_OFFSET: u64 = 1 << 60;
+/// Host addresses are below this. Where memory moves for devices, it moves by multiples of it, as
+/// many as fit below twice the distance above.
+pub(crate) const HOST_SPACE_BYTES: u64 = 1 << 48;
 
 /// How a range came to be page-locked.
 #[derive(Debug)]
@@ -35,6 +38,8 @@ pub(crate) struct HostRange {
     pub(crate) device: DeviceId,
     pub(crate) portable: bool,
     pub(crate) mapped: bool,
+    /// What its device addresses are ahead of its host addresses.
+    pub(crate) device_offset: u64,
 }
 
 impl HostRange {

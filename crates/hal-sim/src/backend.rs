@@ -129,6 +129,7 @@ impl World {
         };
         let (bytes, rate) = match work {
             HostWork::Compute { nanoseconds } => return nanoseconds as f64,
+            HostWork::Wake => return self.profile().staging.wake_ns.value,
             HostWork::Copy { bytes, threads } => {
                 let rate = self.profile().staging.thread_bytes_per_s.value;
                 return bytes as f64 / (rate * f64::from(threads.max(1))) * 1e9;

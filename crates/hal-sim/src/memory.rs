@@ -54,6 +54,7 @@ unsafe impl MemoryOps for Sim {
         if world.options.poisons() {
             span.fill(POISON);
         }
+        let device_offset = world.host_offset();
         world.host.insert(HostRange {
             span,
             kind: HostKind::Allocated {
@@ -63,6 +64,7 @@ unsafe impl MemoryOps for Sim {
             device,
             portable: flags.portable,
             mapped: flags.mapped,
+            device_offset,
         });
         Ok(HostAddr(span.addr()))
     }
@@ -104,6 +106,7 @@ unsafe impl MemoryOps for Sim {
         // SAFETY: the caller of `host_register` promises the memory until it is unregistered, and
         // the span is forgotten then.
         let span = unsafe { HostSpan::new(addr.0, bytes_here) };
+        let device_offset = world.registered_offset(addr.0);
         world.host.insert(HostRange {
             span,
             kind: HostKind::Registered {
@@ -112,6 +115,7 @@ unsafe impl MemoryOps for Sim {
             device,
             portable: flags.portable,
             mapped: flags.mapped,
+            device_offset,
         });
         Ok(())
     }
@@ -145,7 +149,7 @@ unsafe impl MemoryOps for Sim {
         world.usable(device, call)?;
         let range = world.host.containing(addr.0);
         match range.filter(|range| world.reaches(device, range)) {
-            Some(_) => Ok(DeviceAddr(addr.0 as u64 + world.host_offset())),
+            Some(range) => Ok(DeviceAddr(addr.0 as u64 + range.device_offset)),
             None => Err(invalid(
                 call,
                 format!("{addr:?} is in no page-locked memory that device {device} can reach"),

@@ -9,6 +9,7 @@ pub struct SimOptions {
     pub(crate) profile: Profile,
     pub(crate) policy: Policy,
     pub(crate) split_addresses: bool,
+    pub(crate) moving_addresses: bool,
     pub(crate) poison: Option<bool>,
     pub(crate) pin_limit_bytes: Option<u64>,
     pub(crate) register_limit_bytes: Option<u64>,
@@ -24,6 +25,7 @@ impl SimOptions {
         SimOptions {
             policy: Policy::Eager,
             split_addresses: false,
+            moving_addresses: false,
             poison: None,
             pin_limit_bytes: profile.limits.pinned_bytes,
             register_limit_bytes: profile.limits.registration_bytes,
@@ -47,6 +49,15 @@ impl SimOptions {
     #[must_use]
     pub fn split_addresses(mut self, split: bool) -> Self {
         self.split_addresses = split;
+        self
+    }
+
+    /// As [`split_addresses`](Self::split_addresses), and memory that is registered again has other
+    /// device addresses than before.
+    #[must_use]
+    pub fn moving_addresses(mut self) -> Self {
+        self.split_addresses = true;
+        self.moving_addresses = true;
         self
     }
 

@@ -1,6 +1,6 @@
 //! From a request to work that can be enqueued: its addresses are resolved, and its cost is found.
 
-use crate::address::{Cover, DeviceSpan};
+use crate::address::{Cover, DeviceSpan, HOST_SPACE_BYTES, HostRange};
 use crate::error::invalid;
 use crate::operation::{HostSource, Kernel, KernelArg, KernelRequest, Prepared, Request, Work};
 use crate::raw::HostSpan;
@@ -244,13 +244,13 @@ impl World {
         }
         let outside =
             || format!("{addr:?} with {bytes} bytes is memory that the kernel cannot reach");
-        let host = self.host_behind(addr).ok_or_else(outside)?;
-        let range = self.host.containing(host.0).ok_or_else(outside)?;
+        let (host, range) = self.host_behind(addr).ok_or_else(outside)?;
         if !self.reaches(device, range) {
             return Err(format!("{addr:?} is not mapped for device {device}"));
         }
         let bytes = usize::try_from(bytes).map_err(|e| e.to_string())?;
-        let reaches = |range: &_| self.reaches(device, range);
+        let offset = range.device_offset;
+        let reaches = |r: &HostRange| self.reaches(device, r) && r.device_offset == offset;
         match self.host.cover_touching(host.0, bytes, reaches) {
             Cover::PageLocked {
                 read_only: true, ..
@@ -261,10 +261,13 @@ impl World {
         }
     }
 
-    /// The host address behind a device address, where that can be one of host memory.
-    fn host_behind(&self, addr: DeviceAddr) -> Option<HostAddr> {
-        let host = addr.0.checked_sub(self.host_offset())?;
-        usize::try_from(host).ok().map(HostAddr)
+    /// The host address behind a device address, and what it is in, where it is one of page-locked
+    /// memory.
+    fn host_behind(&self, addr: DeviceAddr) -> Option<(HostAddr, &HostRange)> {
+        let host = addr.0 % HOST_SPACE_BYTES;
+        let range = self.host.containing(usize::try_from(host).ok()?)?;
+        let is_its = host + range.device_offset == addr.0;
+        is_its.then_some((HostAddr(host as usize), range))
     }
 }
 
@@ -364,5 +367,6 @@ fn model_pattern(pattern: Pattern) -> model::Pattern {
             count,
             window_bytes,
         },
+        Pattern::Dependent { count } => model::Pattern::Dependent { count },
     }
 }

@@ -2,7 +2,7 @@
 //! enqueue, wait.
 
 use crate::SimOptions;
-use crate::address::{DeviceMap, HostMap, HostRange, SPLIT_OFFSET};
+use crate::address::{DeviceMap, HOST_SPACE_BYTES, HostMap, HostRange, SPLIT_OFFSET};
 use crate::error::{bad_handle, not_open};
 use crate::event::Events;
 use crate::graph::Graphs;
@@ -56,6 +56,8 @@ pub(crate) struct World {
     pub(crate) numbers: Numbers,
     pub(crate) devices: Vec<Device>,
     pub(crate) host: HostMap,
+    /// How often memory was registered, by its start, where it moves for devices then.
+    registered: BTreeMap<usize, u64>,
     pub(crate) blocks: DeviceMap,
     /// Operations that nobody has waited for, by the order of their enqueueing.
     pub(crate) operations: BTreeMap<u64, Operation>,
@@ -98,6 +100,7 @@ impl World {
             clock_ps: 0,
             numbers: Numbers::new(seed),
             host: HostMap::default(),
+            registered: BTreeMap::new(),
             blocks: DeviceMap::default(),
             operations: BTreeMap::new(),
             pending: BTreeSet::new(),
@@ -135,6 +138,16 @@ impl World {
         } else {
             0
         }
+    }
+
+    /// The same for memory that is being registered.
+    pub(crate) fn registered_offset(&mut self, start: usize) -> u64 {
+        if !self.options.moving_addresses {
+            return self.host_offset();
+        }
+        let times = self.registered.entry(start).or_default();
+        *times += 1;
+        SPLIT_OFFSET + *times * HOST_SPACE_BYTES % SPLIT_OFFSET
     }
 
     /// Whether kernels of a device can use a page-locked range. Under unified addressing all of it

@@ -142,6 +142,8 @@ pub enum HostWork {
         /// How many threads are at it.
         threads: u32,
     },
+    /// Sleeping threads were handed work, and are at it.
+    Wake,
     /// Anything else that took this long on the host.
     Compute {
         /// How long, in nanoseconds.

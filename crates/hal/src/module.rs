@@ -240,6 +240,11 @@ pub enum Pattern {
         /// Size of a window.
         window_bytes: u64,
     },
+    /// `count` words of four bytes, each found by the one before: a single load under way.
+    Dependent {
+        /// Number of loads.
+        count: u64,
+    },
 }
 
 impl Pattern {

@@ -8,6 +8,12 @@
 //!                                          of the first, or n
 //! read_f32(src: f32[n] read, n: u64, partial: f64[blocks] write, FINISH)
 //!     reads all of it once, in order       publishes the sum and 0
+//! check_strided_u32(src: u64[n] read strided, n: u64, stride: u64, seed: u64,
+//!                   partial: u64[2 * blocks] write, FINISH)
+//!     compares every stride-th half word   publishes the number of mismatches, and the place
+//!                                          of the first in half words, or 2 n
+//! chase_u32(src: u32[n] read, n: u64, steps: u64, partial: f64[blocks] write, FINISH)
+//!     place = src[place], steps times      publishes the place and 0
 //! spin(cycles: u64)
 //!     keeps busy for at least so many cycles of the device's clock
 //!
@@ -38,6 +44,8 @@ pub fn image() -> ModuleImage {
             Twin::new("fill_u64", fill_u64),
             Twin::new("check_u64", check_u64),
             Twin::new("read_f32", read_f32),
+            Twin::new("check_strided_u32", check_strided_u32),
+            Twin::new("chase_u32", chase_u32),
             Twin::new("spin", spin),
         ],
     }
@@ -105,6 +113,53 @@ fn read_f32(call: &mut TwinCall<'_>) -> Result<(), TwinError> {
             *sum += f64::from(*value);
         }
     });
+    finish.sums();
+    Ok(())
+}
+
+fn check_strided_u32(call: &mut TwinCall<'_>) -> Result<(), TwinError> {
+    let grid = Grid::of(call)?;
+    let [src, n, stride, seed, partial, ticket, cell, sequence] = call.args::<8>()?;
+    let (n, stride) = (n.scalar::<u64>()?, stride.scalar::<u64>()?);
+    let seed = seed.scalar::<u64>()?;
+    if stride == 0 {
+        return Err(TwinError("a stride of no half words".into()));
+    }
+    let src = read_prefix::<u64>("src", src, n)?;
+    let mut finish = Finish::<u64>::new(grid, 2, [partial, ticket, cell, sequence])?;
+    let (counts, firsts) = finish.partial().split_at_mut(grid.blocks);
+    counts.fill(0);
+    firsts.fill(2 * n);
+    for k in 0..(2 * n).div_ceil(stride) {
+        let i = k * stride;
+        let half = |word: u64| (word >> (32 * (i % 2))) as u32;
+        if half(src[(i / 2) as usize]) != half(splitmix64(seed.wrapping_add(i / 2))) {
+            let block = (k / grid.threads as u64) as usize % grid.blocks;
+            counts[block] += 1;
+            firsts[block] = firsts[block].min(i);
+        }
+    }
+    let count: u64 = counts.iter().sum();
+    let first = firsts.iter().fold(2 * n, |first, i| first.min(*i));
+    finish.publish([count as f64, first as f64]);
+    Ok(())
+}
+
+fn chase_u32(call: &mut TwinCall<'_>) -> Result<(), TwinError> {
+    let grid = Grid::of(call)?;
+    let [src, n, steps, partial, ticket, cell, sequence] = call.args::<7>()?;
+    let src = read_prefix::<u32>("src", src, n.scalar()?)?;
+    let mut finish = Finish::<f64>::new(grid, 1, [partial, ticket, cell, sequence])?;
+    let mut place = 0;
+    for _ in 0..steps.scalar::<u64>()? {
+        match src.get(place) {
+            Some(next) if (*next as usize) < src.len() => place = *next as usize,
+            Some(_) => place = 0,
+            None => return Err(TwinError("a walk over no places".into())),
+        }
+    }
+    finish.partial().fill(0.0);
+    finish.partial()[0] = place as f64;
     finish.sums();
     Ok(())
 }

@@ -11,6 +11,8 @@ pub mod pin;
 pub mod stage;
 
 pub use copy::{both_directions_slowdown, copy_engine_ns, copy_ns, copy_start_ns};
-pub use kernel::{kernel_device_memory_ns, launch_and_wait_ns, window_order_ns, zero_copy_ns};
+pub use kernel::{
+    copied_then_read_ns, kernel_device_memory_ns, launch_and_wait_ns, window_order_ns, zero_copy_ns,
+};
 pub use pin::{allocate_ns, break_even_uses, free_ns, pinning_break_even_uses};
 pub use stage::{staged_bytes_per_s, staged_ns};

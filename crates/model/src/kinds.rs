@@ -109,6 +109,11 @@ pub enum Pattern {
         /// Size of a window.
         window_bytes: u64,
     },
+    /// `count` words of four bytes, each found by the one before: a single load under way.
+    Dependent {
+        /// Number of loads.
+        count: u64,
+    },
 }
 
 impl Pattern {
@@ -127,6 +132,7 @@ impl Pattern {
             | Pattern::Windowed {
                 row_bytes, count, ..
             } => count as f64 * f64::from(row_bytes),
+            Pattern::Dependent { count } => count as f64 * 4.0,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What a machine is and what its transfers cost, and its TOML form.
 
-use crate::Quantity;
 use crate::sections::{
     Allocation, Bound, Calls, Curves, Device, Host, HostRates, Kernel, Limits, Link, Staging,
 };
+use crate::{Quantity, Source};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -13,6 +13,9 @@ pub const DEVICES_MAX: usize = 64;
 pub const NUMA_NODES_MAX: u32 = 1024;
 /// Most bytes that a profile may give a device or the host: 1 PiB.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 50;
+
+/// Most characters of a line that an error shows.
+const LINE_SHOWN_MAX: usize = 60;
 
 /// Why a profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,8 +87,7 @@ impl Profile {
     /// # Errors
     /// Text that is no profile, and values out of range; both name the key.
     pub fn from_toml(text: &str) -> Result<Self, ProfileError> {
-        let profile: Profile =
-            toml::from_str(text).map_err(|e| ProfileError::Syntax(e.to_string()))?;
+        let profile: Profile = toml::from_str(text).map_err(|e| syntax(text, &e))?;
         profile.check()?;
         Ok(profile)
     }
@@ -114,6 +116,27 @@ impl Profile {
             }
         }
         Ok(text)
+    }
+
+    /// The same numbers, all of them marked as assumed: what one machine's profile is for another.
+    #[must_use]
+    pub fn assumed(mut self) -> Self {
+        self.host.source = Source::Assumed;
+        for device in &mut self.devices {
+            device.source = Source::Assumed;
+        }
+        self.calls.assume();
+        self.allocation.assume();
+        self.host_rates.assume();
+        self.staging.assume();
+        self.link.assume();
+        self.kernel.assume();
+        let curves = &mut self.curves;
+        curves.pageable_to_device.source = Source::Assumed;
+        curves.pageable_to_host.source = Source::Assumed;
+        curves.zero_copy_strided.source = Source::Assumed;
+        curves.zero_copy_rows.source = Source::Assumed;
+        self
     }
 
     /// Every single number with its key (`section.field`), in the order of the sections.
@@ -210,6 +233,19 @@ impl Profile {
     }
 }
 
+/// What the parser says, in a line.
+fn syntax(text: &str, error: &toml::de::Error) -> ProfileError {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let place = before.map_or(String::new(), |before| {
+        let line = before.matches('\n').count();
+        let said: String = (text.lines().nth(line).unwrap_or_default().trim().chars())
+            .take(LINE_SHOWN_MAX)
+            .collect();
+        format!("line {}, `{said}`: ", line + 1)
+    });
+    ProfileError::Syntax(format!("{place}{}", error.message()))
+}
+
 fn check_quantity(key: &str, quantity: Quantity, bound: Bound) -> Result<(), ProfileError> {
     let value = quantity.value;
     let fits = match bound {
@@ -286,6 +322,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_assumed_for_another_machine_claims_nothing() {
+        let assumed = Profile::h200().assumed();
+        assert!(!assumed.to_toml().unwrap().contains("measured\""));
+        let value = |p: &Profile| p.quantities().iter().map(|(_, q)| q.value).sum::<f64>();
+        assert_eq!(value(&assumed), value(&Profile::h200()));
+    }
+
+    #[test]
     fn errors_name_the_key() {
         let zero_rate = refused(|t| {
             section(t, "link").insert("to_host_bytes_per_s".into(), 0.into());
@@ -310,6 +354,22 @@ mod tests {
             section(t, "host").insert("numa_nodes".into(), "two".into());
         });
         assert!(text.contains("numa_nodes"), "{text}");
+    }
+
+    #[test]
+    fn text_that_is_no_profile_is_told_by_its_line() {
+        let error = Profile::from_toml("name = \"a\"\nhello\n").unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("line 2, `hello`: ") && !text.contains('\n'),
+            "{text}"
+        );
+        assert!(
+            Profile::from_toml("")
+                .unwrap_err()
+                .to_string()
+                .contains("`name`")
+        );
     }
 
     #[test]

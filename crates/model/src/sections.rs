@@ -30,6 +30,11 @@ macro_rules! section {
             pub(crate) fn list(&self) -> Vec<(&'static str, Quantity, Bound)> {
                 vec![$((stringify!($field), self.$field, bound!($bound)),)*]
             }
+
+            /// Marks every number as assumed.
+            pub(crate) fn assume(&mut self) {
+                $(self.$field.source = Source::Assumed;)*
+            }
         }
     };
 }

@@ -5,6 +5,7 @@ use crate::memory::source::Refusal;
 use pinfold_hal::DriverError;
 use pinfold_model::MemoryKind;
 use std::fmt;
+use std::ops::Range;
 use std::panic::Location;
 use std::time::Duration;
 
@@ -30,12 +31,26 @@ pub enum Error {
         count: u32,
     },
     /// A choice of device that cannot be read.
-    #[error("`{text}` names no device; use `auto`, `cuda:N`, `sim` or `sim:PROFILE` ({profiles})")]
+    #[error(
+        "`{text}` names no device; use `auto`, `cuda:N`, `sim`, `sim:PROFILE` ({profiles}) or \
+         `sim:FILE` with a profile's file"
+    )]
     BadDeviceChoice {
         /// What was given.
         text: String,
         /// The profiles there are.
         profiles: String,
+    },
+    /// A file that was to be a machine's profile.
+    #[error(
+        "{file} is no profile that can be used: {problem}; `pinfold bench machine --profile FILE` \
+         writes one"
+    )]
+    BadProfile {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
     },
     /// Page-locked (or other host) memory could not be had.
     #[error("{0}")]
@@ -154,7 +169,8 @@ pub enum Error {
     /// Host memory that is page-locked already.
     #[error(
         "host memory {start:#x}..{end:#x} is page-locked already, by {owner}; use that buffer, or \
-         drop it first"
+         drop it first{}",
+        free_hint(free)
     )]
     AlreadyRegistered {
         /// Start of the range asked for.
@@ -163,6 +179,17 @@ pub enum Error {
         end: usize,
         /// The first owner of an overlapping range.
         owner: String,
+        /// The parts that no buffer has, in order, where there are any.
+        free: Vec<Range<usize>>,
+    },
+    /// Host memory that is mapped for reading only, on a device that cannot page-lock such memory.
+    #[error(
+        "{device} cannot page-lock memory that may be mapped for reading only; map a file \
+         privately for writing (`MmapOptions::map_copy`), or copy the data into an upload buffer"
+    )]
+    ReadOnly {
+        /// The device's name.
+        device: String,
     },
     /// A wait on an event that was never recorded: the driver would not wait at all.
     #[error(
@@ -270,6 +297,17 @@ pub enum Error {
         /// The driver's answer.
         source: DriverError,
     },
+}
+
+fn free_hint(free: &[Range<usize>]) -> String {
+    if free.is_empty() {
+        return String::new();
+    }
+    let parts: Vec<String> = free
+        .iter()
+        .map(|part| format!("{:#x}..{:#x}", part.start, part.end))
+        .collect();
+    format!("; free of it: {}", parts.join(", "))
 }
 
 fn sticky_hint(error: &DriverError) -> &'static str {

@@ -6,6 +6,7 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::graph::thread;
 use crate::memory::block::Block;
+use crate::memory::pin_on_use::InUse;
 use crate::stream::Stream;
 use pinfold_hal::{
     Access, FunctionId, Launch, LaunchArg, MemoryArg, ModuleId, ModuleImage, Pattern, Scalar,
@@ -312,6 +313,7 @@ impl Stream {
         }
         let mut list: SmallVec<[LaunchArg; 12]> = SmallVec::new();
         let mut uses: SmallVec<[(&Arc<Block>, bool); 12]> = SmallVec::new();
+        let mut in_use: SmallVec<[InUse<'_>; 4]> = SmallVec::new();
         for item in &args.items {
             list.push(match item {
                 Item::Scalar(scalar) => LaunchArg::Scalar(*scalar),
@@ -323,6 +325,7 @@ impl Stream {
                     pattern,
                 } => {
                     uses.push((block, access.writes()));
+                    in_use.extend(block.begin_use()?);
                     let addr = block.device_addr(self.device())?.offset(*offset);
                     let (bytes, access, pattern) = (*bytes, *access, *pattern);
                     LaunchArg::Memory(MemoryArg {

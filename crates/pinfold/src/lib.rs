@@ -33,8 +33,8 @@
 //! use to memory, with the reason · [`pool`] page-locked memory in nanoseconds · [`launch`] your
 //! own kernels · [`kernels`] the built-in ones · [`graph`] work that is recorded once and launched
 //! often · [`transfer`] the fastest way for ordinary memory and files · [`track`] who has what ·
-//! [`measure`] what this machine's memory does · [`probe`] what this machine is · [`error`] what
-//! can go wrong, and what to do.
+//! [`measure`] what this machine's memory does · [`profiles`] what is known of machines · [`probe`]
+//! what this machine is · [`error`] what can go wrong, and what to do.
 
 pub mod buffer;
 pub mod device;
@@ -50,6 +50,7 @@ pub mod misuse;
 pub mod platform;
 pub mod pool;
 pub mod probe;
+pub mod profiles;
 mod registry;
 pub mod stream;
 pub mod track;

@@ -9,6 +9,7 @@ use pinfold_hal_cuda::Cuda;
 use pinfold_hal_sim::{Sim, SimOptions};
 use pinfold_model::Profile;
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
@@ -133,7 +134,7 @@ impl fmt::Debug for Platform {
     }
 }
 
-/// Which device a user asked for: `auto`, `cuda:N`, `sim`, `sim:PROFILE`.
+/// Which device a user asked for: `auto`, `cuda:N`, `sim`, `sim:PROFILE`, `sim:FILE`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
     /// The first real device, or the simulated default where there is none.
@@ -141,7 +142,7 @@ pub enum DeviceChoice {
     Auto,
     /// A real device by number.
     Cuda(u32),
-    /// Device 0 of a simulated machine by the name of a shipped profile.
+    /// Device 0 of a simulated machine, by the name of a shipped profile or by a profile's file.
     Simulated(String),
 }
 
@@ -161,7 +162,9 @@ impl FromStr for DeviceChoice {
             None if text == "cuda" => Ok(DeviceChoice::Cuda(0)),
             None if text == "sim" => Ok(DeviceChoice::Simulated(DEFAULT_PROFILE.to_owned())),
             Some(("cuda", index)) => index.parse().map(DeviceChoice::Cuda).map_err(|_| bad()),
-            Some(("sim", profile)) if Profile::shipped_names().contains(&profile) => {
+            Some(("sim", profile))
+                if Profile::shipped_names().contains(&profile) || Path::new(profile).is_file() =>
+            {
                 Ok(DeviceChoice::Simulated(profile.to_owned()))
             }
             _ => Err(bad()),
@@ -184,7 +187,7 @@ impl DeviceChoice {
     /// Finds the device. Creates no context.
     ///
     /// # Errors
-    /// Where a real device was asked for by number and is not there.
+    /// Where a real device was asked for by number and is not there, or a file is no profile.
     pub fn open(&self) -> Result<Opened> {
         match self {
             DeviceChoice::Cuda(index) => {
@@ -219,10 +222,10 @@ impl DeviceChoice {
     }
 
     fn open_simulated(name: &str, notice: Option<String>) -> Result<Opened> {
-        let profile = Profile::shipped(name).map_err(|_| Error::BadDeviceChoice {
-            text: format!("sim:{name}"),
-            profiles: Profile::shipped_names().join(", "),
-        })?;
+        let profile = match Profile::shipped(name) {
+            Ok(profile) => profile,
+            Err(_) => crate::profiles::load(Path::new(name))?,
+        };
         let platform = Platform::simulated(profile);
         let device = platform.device(0)?;
         Ok(Opened {

@@ -8,6 +8,7 @@ mod topics;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::platform::{DEFAULT_PROFILE, DeviceChoice, Platform};
+use crate::pool::PinCeiling;
 use pinfold_hal::DeviceInfo;
 use pinfold_machine::{Finding, Machine, PinHeadroom};
 use pinfold_model::Profile;
@@ -32,6 +33,9 @@ pub struct ProbeReport {
     pub findings: Vec<Finding>,
     /// How much more memory may be page-locked on the host.
     pub pin_headroom: PinHeadroom,
+    /// How much could be page-locked when it was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pin_ceiling: Option<PinCeiling>,
 }
 
 /// What stands behind devices on this machine.
@@ -103,6 +107,7 @@ impl ProbeReport {
             notice,
             findings: machine.findings(),
             pin_headroom: machine.pin_headroom(),
+            pin_ceiling: None,
             machine,
         }
     }

@@ -1,10 +1,13 @@
-//! The one lock that this crate uses; the model checker's where that runs.
+//! The one lock and the one number that this crate's threads share; the model checker's where that
+//! runs.
 
 #[cfg(loom)]
 use loom::sync as inner;
 #[cfg(not(loom))]
 use std::sync as inner;
 use std::sync::PoisonError;
+
+pub(crate) use inner::atomic::{AtomicU64, Ordering};
 
 /// A lock. A thread that panicked under it left numbers that are still whole: every change of
 /// them is a few assignments.

@@ -2,17 +2,21 @@
 //!
 //! [`pool`] what a warm pool costs · [`pin`] what fresh page-locked memory costs · [`stage`]
 //! ordinary memory to the device and back · [`gather`] scattered blocks and rows ·
-//! [`fresh`] data that the host has just written · [`replay`] a recorded trace of allocation ·
-//! [`soak`] a long run that looks for a wrong byte. All but the last take turns between what they
-//! compare, within one run, and report medians with their spread.
+//! [`fresh`] data that the host has just written · [`machine`] any machine, and its profile ·
+//! [`model`] predictions against measurements · [`replay`] a recorded trace of allocation ·
+//! [`soak`] a long run that looks for a wrong byte · [`table`] what figures are shown in. All but
+//! soak take turns between what they compare, within one run, and report medians with their spread.
 
 pub mod fresh;
 pub mod gather;
+pub mod machine;
+pub mod model;
 pub mod pin;
 pub mod pool;
 pub mod replay;
 pub mod soak;
 pub mod stage;
+pub mod table;
 
 use crate::report::{DeviceLabel, Fact};
 use pinfold::measure::median;

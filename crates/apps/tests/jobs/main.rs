@@ -3,4 +3,6 @@
 #[cfg(test)]
 mod benches;
 #[cfg(test)]
+mod measured_machines;
+#[cfg(test)]
 mod on_devices;

@@ -198,11 +198,23 @@ pub(super) fn limits(report: &ProbeReport) -> Vec<Row> {
         Some(Overcommit::Strict) => "strict: refuses what exceeds the commit limit",
         None => UNKNOWN,
     };
-    vec![
+    let tried = report.pin_ceiling.as_ref().map(|ceiling| {
+        let stopped = match &ceiling.stopped_by {
+            Some(problem) => format!(", then {problem}"),
+            None => ", which is all that may be".to_owned(),
+        };
         (
-            "may be locked",
-            format!("{} more: {}", Bytes(headroom.bytes), headroom.reason),
-        ),
+            "could be locked",
+            format!("{}{stopped}", Bytes(ceiling.bytes)),
+        )
+    });
+    let may = (
+        "may be locked",
+        format!("{} more: {}", Bytes(headroom.bytes), headroom.reason),
+    );
+    let mut rows = vec![may];
+    rows.extend(tried);
+    rows.extend([
         ("control group", control_group(machine)),
         (
             "memlock",
@@ -215,7 +227,8 @@ pub(super) fn limits(report: &ProbeReport) -> Vec<Row> {
                 .map_or(UNKNOWN.to_owned(), |count| format!("{count} at most")),
         ),
         ("overcommit", overcommit.to_owned()),
-    ]
+    ]);
+    rows
 }
 
 fn control_group(machine: &Machine) -> String {

@@ -2,6 +2,7 @@
 
 mod bars;
 mod bench;
+mod curves;
 mod drawing;
 mod job;
 mod lines;
@@ -9,6 +10,7 @@ mod marks;
 mod memory;
 mod probe;
 mod sweep;
+mod tables;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pinfold_apps::report::DeviceLabel;
@@ -17,6 +19,7 @@ pub use bench::bench;
 pub use job::job;
 pub use probe::probe;
 pub use sweep::sweep;
+pub use tables::tables;
 
 /// The look of every page.
 const STYLE: &str = include_str!("html/style.css");

@@ -12,6 +12,7 @@ mod units;
 use crate::args::Color;
 use pinfold::probe::ProbeReport;
 use pinfold_apps::bench::BenchReport;
+use pinfold_apps::bench::table::TablesReport;
 use pinfold_apps::report::{DeviceLabel, JobReport, StrategyResult, SweepReport};
 use serde::Serialize;
 use std::io::{self, IsTerminal};
@@ -54,6 +55,16 @@ impl Printable for BenchReport {
 
     fn html(&self) -> String {
         html::bench(self)
+    }
+}
+
+impl Printable for TablesReport {
+    fn text(&self, page: &Page) -> String {
+        text::tables(self, page)
+    }
+
+    fn html(&self) -> String {
+        html::tables(self)
     }
 }
 

@@ -5,6 +5,7 @@ mod job;
 mod memory;
 mod probe;
 mod sweep;
+mod tables;
 
 use super::{Page, one_line};
 use comfy_table::presets::NOTHING;
@@ -16,6 +17,7 @@ pub use bench::bench;
 pub use job::job;
 pub use probe::probe;
 pub use sweep::sweep;
+pub use tables::tables;
 
 /// Marks the row that pinfold chose.
 const MARK: &str = "▶";

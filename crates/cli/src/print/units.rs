@@ -3,6 +3,9 @@
 /// What stands where a number is not one.
 const NOTHING: &str = "–";
 
+/// What stands behind a median.
+pub(crate) const SPREAD_MEANS: &str = "Medians; ± is half of the way from least to most.";
+
 /// Units of time with their length in seconds, from the longest.
 const TIMES: [(f64, &str); 4] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
 
@@ -36,6 +39,15 @@ pub(crate) fn measured(value: f64, unit: &str) -> String {
     match unit {
         "ns" => time(value * 1e-9),
         _ if value.is_finite() => format!("{} {unit}", three_digits(value)),
+        _ => NOTHING.to_owned(),
+    }
+}
+
+/// A figure of a table that says its unit elsewhere; times have theirs.
+pub(crate) fn figure(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => time(value * 1e-9),
+        _ if value.is_finite() => three_digits(value),
         _ => NOTHING.to_owned(),
     }
 }

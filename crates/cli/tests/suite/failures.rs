@@ -172,7 +172,7 @@ fn nothing_asked_for_shows_help_and_exits_with_2() {
         (&[][..], "Usage: pinfold"),
         (&["run"], "Usage: pinfold run"),
         (&["bench"], "Usage: pinfold bench [OPTIONS] <WHAT>"),
-        (&["bench"], "\n  pool    A warm pool"),
+        (&["bench"], "\n  pool     A warm pool"),
     ] {
         let output = output(args);
         assert_eq!(output.status.code(), Some(2));
@@ -197,6 +197,8 @@ fn a_device_that_is_not_there_fails_for_every_command() {
         &["probe"][..],
         &["bench", "pool"],
         &["bench", "pin"],
+        &["bench", "machine", "--quick"],
+        &["bench", "model"],
         &["run", "dot"],
         &["run", "solve", PLATE],
     ] {

@@ -63,6 +63,16 @@ fn a_measured_benchmark() {
 }
 
 #[test]
+fn a_measured_machine() {
+    check_all("machine-measured", &reports::machine_measured());
+}
+
+#[test]
+fn a_model_that_was_compared() {
+    check_all("model-simulated", &reports::model_simulated());
+}
+
+#[test]
 fn a_machine_without_a_device() {
     check_all("probe-simulated", &reports::probe_simulated());
 }
@@ -83,6 +93,10 @@ fn a_narrow_page() {
         &reports::solve_measured().text(&page),
     );
     check("sweep-80.txt", &reports::sweep().text(&page));
+    check(
+        "machine-measured-80.txt",
+        &reports::machine_measured().text(&page),
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use clap::Parser;
 use pinfold_cli::args::Cli;
 use std::fs;
 
-const COMMANDS: [&[&str]; 13] = [
+const COMMANDS: [&[&str]; 15] = [
     &[],
     &["probe"],
     &["bench"],
@@ -15,6 +15,8 @@ const COMMANDS: [&[&str]; 13] = [
     &["bench", "gather"],
     &["bench", "fresh"],
     &["bench", "replay"],
+    &["bench", "machine"],
+    &["bench", "model"],
     &["bench", "soak"],
     &["run"],
     &["run", "dot"],
@@ -101,9 +103,9 @@ fn help_tells_of_every_command_job_option_and_device() {
     assert!(run.contains("dot") && run.contains("solve"));
     let bench = help(&["bench"]);
     for line in [
-        "\n  pool    A warm pool",
-        "\n  pin     Fresh page-locked memory",
-        "\n  replay  A recorded trace",
+        "\n  pool     A warm pool",
+        "\n  pin      Fresh page-locked memory",
+        "\n  replay   A recorded trace",
     ] {
         assert!(bench.contains(line), "{line}\n{bench}");
     }

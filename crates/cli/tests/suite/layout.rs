@@ -15,7 +15,7 @@ fn page(width: u16) -> Page {
 
 #[test]
 fn no_line_of_a_report_is_wider_than_its_page() {
-    let all: [&dyn Fn(&Page) -> String; 9] = [
+    let all: [&dyn Fn(&Page) -> String; 11] = [
         &|page| reports::dot_simulated().text(page),
         &|page| reports::solve_measured().text(page),
         &|page| reports::sweep().text(page),
@@ -25,6 +25,8 @@ fn no_line_of_a_report_is_wider_than_its_page() {
         &|page| reports::hostile().text(page),
         &|page| reports::bench_simulated().text(page),
         &|page| reports::bench_measured().text(page),
+        &|page| reports::machine_measured().text(page),
+        &|page| reports::model_simulated().text(page),
     ];
     for (number, text) in all.iter().enumerate() {
         for width in [80, 90, 97, 98, 99, 100] {

@@ -14,5 +14,6 @@ mod html_files;
 mod json_keys;
 mod layout;
 mod pages;
+mod profiles;
 mod reports;
 mod streams;

@@ -5,7 +5,7 @@ use crate::reports;
 use pinfold_cli::print::Printable;
 use std::collections::BTreeSet;
 
-fn pages() -> [(&'static str, String); 9] {
+fn pages() -> [(&'static str, String); 11] {
     [
         ("dot", reports::dot_simulated().html()),
         ("solve", reports::solve_measured().html()),
@@ -16,6 +16,8 @@ fn pages() -> [(&'static str, String); 9] {
         ("hostile", reports::hostile().html()),
         ("simulated benchmark", reports::bench_simulated().html()),
         ("benchmark", reports::bench_measured().html()),
+        ("measured machine", reports::machine_measured().html()),
+        ("compared model", reports::model_simulated().html()),
     ]
 }
 
@@ -62,13 +64,23 @@ fn what_is_simulated_is_called_so_everywhere() {
     let benchmark = reports::bench_simulated().html();
     assert_eq!(benchmark.matches("(simulated)</th>").count(), 1);
     assert!(benchmark.contains("<strong class=\"badge\">simulated</strong>"));
+    let model = reports::model_simulated().html();
+    assert!(model.contains("Errors of the predictions (simulated)</h2>"));
+    let machine = unstyled(&reports::machine_measured().html());
+    assert!(!machine.contains("simulated"));
     let machine = unstyled(&reports::probe_measured().html());
     assert!(!machine.contains("(simulated)") && !machine.contains("badge"));
 }
 
 #[test]
 fn charts_are_told_in_words() {
-    for (name, charts) in [("dot", 1), ("solve", 1), ("sweep", 2), ("empty", 0)] {
+    for (name, charts) in [
+        ("dot", 1),
+        ("solve", 1),
+        ("sweep", 2),
+        ("empty", 0),
+        ("measured machine", 1),
+    ] {
         let html = &pages().into_iter().find(|(n, _)| *n == name).unwrap().1;
         assert_eq!(html.matches("<svg").count(), charts, "{name}");
         let ids = values(html, "id");

@@ -85,3 +85,51 @@ fn the_shape_suits_the_size() {
     assert_eq!(fill_shape(257), (2, 256));
     assert_eq!(fill_shape(u64::MAX), (1056, 256));
 }
+
+#[test]
+fn a_strided_check_looks_at_every_stride_th_half_word_alone() {
+    let strided = |words: &[u64], stride: u64, shape: (u32, u32)| {
+        let mut out = Output::new(shape.0, 2);
+        let n = words.len() as u64;
+        let mut args = vec![read(words), scalar(n), scalar(stride), scalar(SEED)];
+        args.extend(out.args());
+        run(&image(), "check_strided_u32", shape, args).map(|()| out.values())
+    };
+    let mut words = filled(5000);
+    words[700] ^= 1 << 40; // half word 1401
+    words[4321] ^= 1; // half word 8642
+    for shape in SHAPES {
+        for (stride, found) in [
+            (1, [2.0, 1401.0]),
+            (2, [1.0, 8642.0]),
+            (3, [1.0, 1401.0]),
+            (58, [1.0, 8642.0]),
+            (64, [0.0, 10_000.0]),
+            (1 << 40, [0.0, 10_000.0]),
+        ] {
+            assert_eq!(
+                strided(&words, stride, shape),
+                Ok(found),
+                "{stride} {shape:?}"
+            );
+        }
+        assert_eq!(strided(&[], 4, shape), Ok([0.0, 0.0]));
+    }
+    assert!(strided(&words, 0, (1, 32)).is_err());
+}
+
+#[test]
+fn a_chase_follows_its_places_and_never_leaves_them() {
+    let chase = |places: &[u32], steps: u64| {
+        let mut out = Output::new(1, 1);
+        let mut args = vec![read(places), scalar(places.len() as u64), scalar(steps)];
+        args.extend(out.args());
+        run(&image(), "chase_u32", (1, 32), args).map(|()| out.values()[0])
+    };
+    let ring: Vec<u32> = (0..100).map(|i| (i + 7) % 100).collect();
+    assert_eq!(chase(&ring, 0), Ok(0.0));
+    assert_eq!(chase(&ring, 15), Ok(5.0));
+    assert_eq!(chase(&[2, 0, 9], 2), Ok(0.0));
+    assert_eq!(chase(&[], 0), Ok(0.0));
+    assert!(chase(&[], 1).is_err());
+}

@@ -1,6 +1,7 @@
 //! What a kernel spends on memory: on device memory, and on host memory that it uses in place.
 
-use crate::{Access, Pattern, Profile};
+use super::copy::{copy_engine_ns, copy_start_ns};
+use crate::{Access, Direction, MemoryKind, Pattern, Profile};
 
 /// Bytes that device and link move at least for one access (a sector).
 pub const SECTOR_BYTES: u32 = 32;
@@ -11,6 +12,21 @@ pub fn launch_and_wait_ns(profile: &Profile) -> f64 {
     calls.launch_call_ns.value
         + calls.launch_start_ns.value
         + calls.kernel_floor_ns.value
+        + calls.sync_return_ns.value
+}
+
+/// One copy of page-locked memory to the device, and behind it in the same queue a kernel that
+/// reads all of it once and is waited for. The launch call goes on while the copy runs.
+pub fn copied_then_read_ns(profile: &Profile, kind: MemoryKind, bytes: u64) -> f64 {
+    let (calls, way) = (&profile.calls, Direction::ToDevice);
+    let copied_ns =
+        copy_start_ns(profile, way, kind, bytes) + copy_engine_ns(profile, way, kind, bytes);
+    let launched_ns = calls.launch_call_ns.value + calls.launch_start_ns.value;
+    let once = Pattern::Sequential { passes: 1.0 };
+    calls.copy_call_ns.value
+        + copied_ns.max(launched_ns)
+        + calls.kernel_floor_ns.value
+        + kernel_device_memory_ns(profile, once, bytes)
         + calls.sync_return_ns.value
 }
 
@@ -37,6 +53,11 @@ pub fn kernel_device_memory_ns(profile: &Profile, pattern: Pattern, bytes: u64) 
             let rate = kernel.device_random_sector_bytes_per_s.value;
             count as f64 * in_sectors(row_bytes) / rate * 1e9
         }
+        // A profile has no latency of device memory: this is the least that the loads take.
+        Pattern::Dependent { count } => {
+            let rate = kernel.device_random_sector_bytes_per_s.value;
+            count as f64 * in_sectors(4) / rate * 1e9
+        }
     }
 }
 
@@ -45,6 +66,7 @@ pub fn kernel_device_memory_ns(profile: &Profile, pattern: Pattern, bytes: u64) 
 ///
 /// Random rows come from the profile's table. For strides, the profile's curve gives touches a
 /// second of 4-byte elements; a larger element uses as many touches, up to the sequential rate.
+/// Loads that depend on each other take a latency each.
 pub fn zero_copy_ns(
     profile: &Profile,
     access: Access,
@@ -86,6 +108,7 @@ pub fn zero_copy_ns(
             window_bytes,
             ..
         } => rows(row_bytes, footprint_bytes.min(window_bytes)),
+        Pattern::Dependent { count } => return count as f64 * kernel.zero_copy_latency_ns.value,
     };
     kernel.zero_copy_latency_ns.value + useful / rate * 1e9
 }
@@ -193,6 +216,18 @@ mod tests {
         // 4 Mi elements were put into order in 0.2 ms or so.
         let order_ns = window_order_ns(&Profile::h200(), count, 4);
         assert!((50e3..500e3).contains(&order_ns), "{order_ns}");
+    }
+
+    #[test]
+    fn a_kernel_behind_a_copy_waits_for_the_copy_or_for_its_own_launch() {
+        let h200 = Profile::h200();
+        let ns = |bytes| copied_then_read_ns(&h200, MemoryKind::PageLocked, bytes);
+        // call 1.8, start 4.8 less 1.6 for a small copy, launch 2.2 + 3.1, floor 1.0, return 2.0
+        assert!((ns(4) - 10_100.0).abs() < 1.0, "{}", ns(4));
+        let large = 1 << 30;
+        let copied =
+            crate::cost::copy_ns(&h200, Direction::ToDevice, MemoryKind::PageLocked, large);
+        assert!(ns(large) > copied + 1000.0 && ns(large) < copied * 1.02);
     }
 
     #[test]

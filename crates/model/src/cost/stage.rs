@@ -17,8 +17,10 @@ pub fn staged_bytes_per_s(profile: &Profile, direction: Direction, threads: u32)
     1.0 / (copied.powi(-2) + carried.powi(-2)).sqrt()
 }
 
-/// One transfer of `bytes` in chunks of `chunk_bytes`, with waking the threads, the first chunk
-/// that nothing overlaps with, and the wait for the last one.
+/// One transfer of `bytes` in chunks of `chunk_bytes`: waking the threads; the first chunk of each,
+/// which all copy side by side while the link has nothing to carry yet; then what is left to copy
+/// beside what the link carries, put together as in [`staged_bytes_per_s`]; and the wait for the
+/// last chunk. To the host the same happens the other way round.
 pub fn staged_ns(
     profile: &Profile,
     direction: Direction,
@@ -27,12 +29,17 @@ pub fn staged_ns(
     bytes: u64,
 ) -> f64 {
     let chunk_bytes = chunk_bytes.clamp(1, bytes.max(1));
-    let at_work = u64::from(threads.max(1)).min(bytes.div_ceil(chunk_bytes).max(1)) as u32;
-    let rate = staged_bytes_per_s(profile, direction, at_work);
-    let copy_alone_ns = chunk_bytes as f64 / profile.staging.thread_bytes_per_s.value * 1e9;
-    let ends_ns = copy_ns(profile, direction, MemoryKind::PageLocked, chunk_bytes)
-        - copy_engine_ns(profile, direction, MemoryKind::PageLocked, chunk_bytes);
-    profile.staging.wake_ns.value + copy_alone_ns + ends_ns + bytes as f64 / rate * 1e9
+    let chunks = bytes.div_ceil(chunk_bytes).max(1);
+    let at_work = u64::from(threads.max(1)).min(chunks);
+    let thread_bytes_per_s = profile.staging.thread_bytes_per_s.value;
+    let first_ns = chunk_bytes as f64 / thread_bytes_per_s * 1e9;
+    let left_bytes = bytes.saturating_sub(at_work * chunk_bytes) as f64;
+    let left_ns = left_bytes / (at_work as f64 * thread_bytes_per_s) * 1e9;
+    let kind = MemoryKind::PageLocked;
+    let carried_ns = copy_engine_ns(profile, direction, kind, bytes);
+    let ends_ns = copy_ns(profile, direction, kind, chunk_bytes)
+        - copy_engine_ns(profile, direction, kind, chunk_bytes);
+    profile.staging.wake_ns.value + first_ns + left_ns.hypot(carried_ns) + ends_ns
 }
 
 #[cfg(test)]
@@ -47,6 +54,19 @@ mod tests {
             let off = rate / measured - 1.0;
             assert!(off.abs() < 0.10, "{threads} threads: {off:+.3}");
         }
+    }
+
+    #[test]
+    fn one_chunk_is_copied_once_and_much_goes_at_the_rate() {
+        let h200 = Profile::h200();
+        let (chunk, way) = (2 << 20, Direction::ToDevice);
+        let alone = staged_ns(&h200, way, 8, chunk, chunk);
+        let copied = chunk as f64 / h200.staging.thread_bytes_per_s.value * 1e9;
+        let copy = copy_ns(&h200, way, MemoryKind::PageLocked, chunk);
+        assert!((alone / (h200.staging.wake_ns.value + copied + copy) - 1.0).abs() < 1e-9);
+        let bytes = 8 << 30;
+        let rate = bytes as f64 / staged_ns(&h200, way, 8, chunk, bytes) * 1e9;
+        assert!((rate / staged_bytes_per_s(&h200, way, 8) - 1.0).abs() < 0.01);
     }
 
     #[test]

@@ -194,7 +194,8 @@ impl<B: InPlace> InFlight<B> {
         DeviceSlice::new(self.buffer().block().0, self.len(), range)
     }
 
-    /// Where the device sees an element of a lent buffer.
+    /// Where the device sees an element of a lent buffer, which is page-locked for as long as it
+    /// lives from now on.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange),
@@ -227,6 +228,7 @@ impl<T: Element> DevicePointer<T> {
     fn new(block: &Block, device: &Device, len: usize, at: usize) -> Result<Self> {
         check_range(&(at..len), len)?;
         let offset = (at * std::mem::size_of::<T>()) as u64;
+        block.keep_pinned()?;
         let address = block.device_addr(device)?.offset(offset).0;
         Ok(DevicePointer {
             address,

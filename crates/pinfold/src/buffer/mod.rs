@@ -53,6 +53,12 @@ pub trait HostBuffer: Sealed + Sized {
         self.len() == 0
     }
 
+    /// True where it is page-locked at this moment. A buffer that may be page-locked
+    /// [only while it is used](crate::pool::PinOnUse) is not, once it was idle for long.
+    fn is_pinned(&self) -> bool {
+        self.block().0.is_pinned()
+    }
+
     #[doc(hidden)]
     fn block(&self) -> BlockRef<'_>;
 }

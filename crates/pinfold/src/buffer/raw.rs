@@ -46,8 +46,9 @@ impl<T: Element> HostElements<T> {
         };
         // SAFETY: the block is memory aligned for any element (or the caller's own slice of `T`)
         // of `len` elements, initialised from the start; any bit pattern is a valid `T`; it lives
-        // as long as `self`. No device writes it: the buffer is not in flight. References by
-        // others cannot be: the block has one buffer, and that is borrowed.
+        // as long as `self`. No device writes it: the buffer is not in flight. Nor does anybody
+        // else: the block has one buffer, and that is borrowed; owners share only what all of them
+        // only read.
         unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(host.0), self.len) }
     }
 

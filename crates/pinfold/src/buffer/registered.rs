@@ -19,13 +19,16 @@ use std::sync::Arc;
 /// # Safety
 /// [`start`](Self::start) and [`len`](Self::len) describe memory that holds initialised elements,
 /// is aligned for them, is valid for reads (and, where `WRITABLE`, for writes) until the owner is
-/// dropped, does not move with the owner, and is reached by nobody else meanwhile. The address has
-/// had its provenance exposed.
+/// dropped, and does not move with the owner. Meanwhile nobody else writes it, nor, where it is
+/// `WRITABLE`, reads it. Where owners share memory, all of what any of them describes is valid
+/// until the last of them is dropped. The address has had its provenance exposed.
 pub unsafe trait HostRange {
     /// What lies in it.
     type Item: Element;
     /// False for memory that must not be written.
     const WRITABLE: bool;
+    /// True for memory that may be mapped for reading only, which not every device can page-lock.
+    const READ_ONLY: bool = !Self::WRITABLE;
 
     /// Where it begins.
     fn start(&mut self) -> HostAddr;
@@ -79,6 +82,51 @@ unsafe impl HostRange for memmap2::Mmap {
 
     fn len(&self) -> usize {
         <[u8]>::len(self)
+    }
+}
+
+// SAFETY: a shared slice lies on the heap, initialised, until its last owner is dropped; nobody
+// writes it while there are two, and here is one that never does.
+unsafe impl<T: Element> HostRange for Arc<[T]> {
+    type Item = T;
+    const WRITABLE: bool = false;
+    /// The heap is mapped for writing.
+    const READ_ONLY: bool = false;
+
+    fn start(&mut self) -> HostAddr {
+        HostAddr(self.as_ptr().expose_provenance())
+    }
+
+    fn len(&self) -> usize {
+        <[T]>::len(self)
+    }
+}
+
+// SAFETY: the slice is initialised, and lives and is shared for ever.
+unsafe impl<T: Element> HostRange for &'static [T] {
+    type Item = T;
+    const WRITABLE: bool = false;
+
+    fn start(&mut self) -> HostAddr {
+        HostAddr(self.as_ptr().expose_provenance())
+    }
+
+    fn len(&self) -> usize {
+        <[T]>::len(self)
+    }
+}
+
+// SAFETY: as above.
+unsafe impl HostRange for &'static str {
+    type Item = u8;
+    const WRITABLE: bool = false;
+
+    fn start(&mut self) -> HostAddr {
+        HostAddr(self.as_ptr().expose_provenance())
+    }
+
+    fn len(&self) -> usize {
+        str::len(self)
     }
 }
 

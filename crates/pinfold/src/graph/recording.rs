@@ -4,7 +4,9 @@ use crate::buffer::CellState;
 use crate::error::{Error, Result};
 use crate::launch::Module;
 use crate::memory::block::Block;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// A block that a graph uses. While one of these exists the host cannot have the block, since the
@@ -15,12 +17,17 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    fn new(block: &Arc<Block>) -> Self {
-        block.bind();
-        Bound {
-            block: block.clone(),
-            writes: false,
+    fn new(block: &Arc<Block>, writes: bool) -> Result<Self> {
+        if block.is_borrowed() {
+            return Err(Error::Borrowed {
+                site: block.placement().site(),
+            });
         }
+        block.bind()?;
+        Ok(Bound {
+            block: block.clone(),
+            writes,
+        })
     }
 
     pub(super) fn block(&self) -> &Arc<Block> {
@@ -51,24 +58,25 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Whether a graph can keep the blocks.
+    /// Binds the blocks of an operation that is about to be recorded.
     ///
     /// # Errors
-    /// [`Error::Borrowed`] for memory whose borrow would end before the graph does.
-    pub(crate) fn check(uses: &[(&Arc<Block>, bool)]) -> Result<()> {
-        match uses.iter().find(|(block, _)| block.is_borrowed()) {
-            Some((block, _)) => Err(Error::Borrowed {
-                site: block.placement().site(),
-            }),
-            None => Ok(()),
-        }
+    /// [`Error::Borrowed`] for memory whose borrow would end before the graph does; where a block
+    /// cannot be page-locked.
+    pub(crate) fn bind(uses: &[(&Arc<Block>, bool)]) -> Result<SmallVec<[Bound; 4]>> {
+        let bind = |(block, writes): &(&Arc<Block>, bool)| Bound::new(block, *writes);
+        uses.iter().map(bind).collect()
     }
 
-    /// Notes the blocks of an operation.
-    pub(crate) fn note(&mut self, uses: &[(&Arc<Block>, bool)]) {
-        for (block, writes) in uses {
-            let bound = self.blocks.entry(address(block));
-            bound.or_insert_with(|| Bound::new(block)).writes |= writes;
+    /// Notes the blocks of an operation that was recorded.
+    pub(crate) fn note(&mut self, bound: SmallVec<[Bound; 4]>) {
+        for bound in bound {
+            match self.blocks.entry(address(&bound.block)) {
+                Entry::Occupied(mut known) => known.get_mut().writes |= bound.writes,
+                Entry::Vacant(place) => {
+                    place.insert(bound);
+                }
+            }
         }
     }
 

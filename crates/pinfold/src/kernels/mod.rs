@@ -2,11 +2,12 @@
 //! kernel could go wrong.
 //!
 //! [`dot`] dot product · [`cg`] conjugate gradients · [`gather`] scattered rows and pieces ·
-//! [`read`] reading in place, for measurements · [`pattern`] words that differ everywhere, to find
-//! bytes that went astray.
+//! [`read`] reading in place and [`chase`] loads that wait for each other, for measurements ·
+//! [`pattern`] words that differ everywhere, to find bytes that went astray.
 //! Sources, PTX and twins are in `pinfold-kernels`.
 
 pub mod cg;
+pub mod chase;
 pub mod dot;
 pub mod gather;
 pub mod pattern;

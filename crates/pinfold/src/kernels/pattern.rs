@@ -3,11 +3,15 @@
 
 use super::reduce::{IntoSink, Scratch, Sink};
 use crate::buffer::{DeviceRead, DeviceWrite};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::launch::{Args, Kernel, Module, Shape};
 use crate::memory::Memory;
 use crate::stream::Stream;
+use pinfold_hal::Pattern;
 use pinfold_kernels::memory::{fill_shape, image};
+
+/// Bytes of half a word.
+const HALF_BYTES: u32 = 4;
 
 /// The kernels with their scratch memory.
 ///
@@ -15,6 +19,7 @@ use pinfold_kernels::memory::{fill_shape, image};
 pub struct Patterns {
     fill: Kernel,
     check: Kernel,
+    check_strided: Kernel,
     scratch: Scratch,
 }
 
@@ -29,6 +34,7 @@ impl Patterns {
         Ok(Patterns {
             fill: module.kernel("fill_u64")?,
             check: module.kernel("check_u64")?,
+            check_strided: module.kernel("check_strided_u32")?,
             scratch: Scratch::new(memory, stream, 2 * blocks_max)?,
         })
     }
@@ -72,6 +78,43 @@ impl Patterns {
         // partial results a block (words of eight bytes, as the scratch has), the ticket and the
         // cell.
         unsafe { stream.launch(&self.check, Shape::linear(blocks, threads), args)? };
+        Ok(sink.promise())
+    }
+
+    /// Enqueues comparing one half word in every `stride_bytes` with the seed's pattern, and
+    /// touching nothing else. The first value of the sink is the number of half words that differ,
+    /// the second the place of the first of them in half words.
+    ///
+    /// # Errors
+    /// [`Error::Launch`] for a stride that is no multiple of 4 bytes, or none, and all of a launch.
+    pub fn check_strided<S: IntoSink>(
+        &mut self,
+        stream: &Stream,
+        from: &impl DeviceRead<Item = u64>,
+        stride_bytes: u32,
+        seed: u64,
+        sink: S,
+    ) -> Result<<S::Sink as Sink>::Promise> {
+        if stride_bytes == 0 || !stride_bytes.is_multiple_of(HALF_BYTES) {
+            return Err(Error::Launch {
+                kernel: "check_strided_u32".to_owned(),
+                problem: format!("a stride of {stride_bytes} bytes; multiples of 4 work"),
+            });
+        }
+        let n = from.elements() as u64;
+        let stride = u64::from(stride_bytes / HALF_BYTES);
+        let (blocks, threads) = fill_shape((2 * n).div_ceil(stride));
+        let mut sink = sink.into_sink();
+        let walk = Pattern::Strided {
+            element_bytes: HALF_BYTES,
+            stride_bytes,
+        };
+        let args = Args::new().reads_as(from, walk);
+        let args = args.scalar(n).scalar(stride).scalar(seed);
+        let args = self.scratch.finish(args, 2 * blocks as usize, &mut sink)?;
+        // SAFETY: these are the arguments of `check_strided_u32`; it reads half words of `n` words,
+        // and writes two partial results a block, the ticket and the cell.
+        unsafe { stream.launch(&self.check_strided, Shape::linear(blocks, threads), args)? };
         Ok(sink.promise())
     }
 }

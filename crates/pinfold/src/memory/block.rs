@@ -1,5 +1,6 @@
 //! A block of memory in use: where it is, why it is there, and which streams use it.
 
+use super::pin_on_use::InUse;
 use super::retire::RetiredBlock;
 use super::source::{Origin, RawBlock};
 use super::{MemoryInner, Placement, register};
@@ -11,6 +12,7 @@ use crate::stream::order::{StreamOrder, UseLog};
 use crate::track::books::Entry;
 use parking_lot::Mutex;
 use pinfold_hal::{DeviceAddr, HostAddr};
+use pinfold_model::MemoryKind;
 use smallvec::SmallVec;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -27,6 +29,7 @@ pub(crate) struct Block {
     closed: AtomicBool,
     /// How many graphs may use it at any time.
     bound: AtomicU32,
+    /// Of a block without a pin, which has its own.
     uses: Mutex<UseLog>,
 }
 
@@ -34,6 +37,9 @@ impl Block {
     pub(crate) fn new(memory: Arc<MemoryInner>, raw: RawBlock, placement: Placement) -> Arc<Self> {
         let entry = entry(&raw, &placement);
         memory.books.taken(&entry);
+        if let Some(pin) = &raw.pin {
+            memory.pins.add(pin);
+        }
         let number = memory.live.remember(&entry);
         // Made in place: a block is a few cache lines, and moving it costs more than making it.
         let mut block = Arc::<Block>::new_uninit();
@@ -84,14 +90,59 @@ impl Block {
         &self.memory.devices[0]
     }
 
+    /// Begins a use by a device: until the use ends, memory that may be page-locked only while it
+    /// is used is so. To be called before device addresses are asked for, and kept until the use is
+    /// noted. `None` for memory that always is as it is.
+    ///
+    /// # Errors
+    /// As [`Pin::begin_use`](super::pin_on_use::Pin::begin_use).
+    #[inline]
+    pub(crate) fn begin_use(&self) -> Result<Option<InUse<'_>>> {
+        match &self.raw.pin {
+            None => Ok(None),
+            Some(pin) => pin.begin_use(&self.memory).map(Some),
+        }
+    }
+
+    /// Page-locks it for as long as it lives: somebody has an address of it.
+    ///
+    /// # Errors
+    /// As [`begin_use`](Self::begin_use).
+    pub(crate) fn keep_pinned(&self) -> Result<()> {
+        match &self.raw.pin {
+            None => Ok(()),
+            Some(pin) => pin.keep(&self.memory),
+        }
+    }
+
+    /// True where it is host memory that is page-locked at this moment.
+    pub(crate) fn is_pinned(&self) -> bool {
+        match &self.raw.pin {
+            None => self.raw.host.is_some() && self.raw.kind != MemoryKind::Pageable,
+            Some(pin) => pin.is_pinned(),
+        }
+    }
+
+    fn uses(&self) -> &Mutex<UseLog> {
+        match &self.raw.pin {
+            None => &self.uses,
+            Some(pin) => &pin.uses,
+        }
+    }
+
     /// Where the device sees it.
     ///
     /// # Errors
     /// [`Error::WrongDevice`], [`Error::NotMapped`].
     pub(crate) fn device_addr(&self, device: &Device) -> Result<DeviceAddr> {
         self.check_reach(device)?;
-        match self.raw.device.iter().find(|(id, _)| *id == device.id()) {
-            Some((_, addr)) => Ok(*addr),
+        let id = device.id();
+        let addr = match &self.raw.pin {
+            None => self.raw.device.iter().find(|d| d.0 == id).map(|d| d.1),
+            Some(pin) => pin.device_addr(id),
+        };
+        match addr {
+            Some(addr) => Ok(addr),
             None if self.bytes() == 0 => Ok(DeviceAddr(0)),
             None if self.raw.host.is_some() => Err(Error::NotMapped {
                 kind: self.placement.kind(),
@@ -118,14 +169,25 @@ impl Block {
         }
     }
 
-    /// One graph more may use it at any time.
-    pub(crate) fn bind(&self) {
+    /// One graph more may use it at any time, for which it stays page-locked.
+    ///
+    /// # Errors
+    /// As [`begin_use`](Self::begin_use).
+    pub(crate) fn bind(&self) -> Result<()> {
+        if let Some(in_use) = self.begin_use()? {
+            // Ended by `unbind`.
+            std::mem::forget(in_use);
+        }
         self.bound.fetch_add(1, Ordering::AcqRel);
+        Ok(())
     }
 
     /// One graph less. The uses of its launches have been noted.
     pub(crate) fn unbind(&self) {
         self.bound.fetch_sub(1, Ordering::AcqRel);
+        if let Some(pin) = &self.raw.pin {
+            pin.end_use();
+        }
     }
 
     /// Checks that no more than so many graphs may use it at any time.
@@ -144,7 +206,7 @@ impl Block {
     /// True for memory that goes back to its owner at the end of a scope, whoever still holds the
     /// block.
     pub(crate) fn is_borrowed(&self) -> bool {
-        matches!(self.raw.origin, Origin::Registered) && self.raw.keep.is_none()
+        matches!(self.raw.origin, Origin::Registered(_)) && self.raw.keep.is_none()
     }
 
     /// What a new operation on the stream has to wait for.
@@ -154,23 +216,23 @@ impl Block {
         writes: bool,
         found: &mut SmallVec<[(Arc<StreamOrder>, u64); 4]>,
     ) {
-        self.uses.lock().conflicts(stream, writes, found);
+        self.uses().lock().conflicts(stream, writes, found);
     }
 
     /// Notes a use.
     pub(crate) fn note_use(&self, stream: &Arc<StreamOrder>, place: u64, writes: bool) {
-        let old = self.uses.lock().note(stream, place, writes);
+        let old = self.uses().lock().note(stream, place, writes);
         drop(old);
     }
 
     /// Says that somebody will wait for the uses so far.
     pub(crate) fn want(&self) {
-        self.uses.lock().want();
+        self.uses().lock().want();
     }
 
     /// Waits for all uses so far. No lock is held meanwhile.
     pub(crate) fn wait(&self) -> Result<()> {
-        let pending = self.uses.lock().snapshot();
+        let pending = self.uses().lock().snapshot();
         for (order, place) in pending {
             order.wait_for(place)?;
         }
@@ -180,7 +242,7 @@ impl Block {
 
     /// True once all uses so far are done. Never waits.
     pub(crate) fn is_done(&self) -> Result<bool> {
-        let pending = self.uses.lock().snapshot();
+        let pending = self.uses().lock().snapshot();
         for (order, place) in pending {
             if !order.is_done(place)? {
                 return Ok(false);
@@ -191,7 +253,7 @@ impl Block {
     }
 
     fn forget_done(&self) {
-        let done = self.uses.lock().take_done();
+        let done = self.uses().lock().take_done();
         drop(done);
     }
 
@@ -201,7 +263,7 @@ impl Block {
     /// # Errors
     /// As [`UseLog::settle`].
     pub(crate) fn settle(&self) -> Result<()> {
-        let log = std::mem::take(&mut *self.uses.lock());
+        let log = std::mem::take(&mut *self.uses().lock());
         log.settle()
     }
 
@@ -215,10 +277,7 @@ impl Block {
             return Ok(());
         }
         self.given_back();
-        match self.raw.host {
-            Some(host) => register::unregister(self.first_device(), host, None).map(drop),
-            None => Ok(()),
-        }
+        register::end_scoped(self.first_device(), &self.raw)
     }
 
     fn given_back(&self) {
@@ -242,6 +301,9 @@ impl Drop for Block {
         if !*self.closed.get_mut() {
             let site = self.placement.site();
             self.memory.live.forget(self.number);
+            if let Some(pin) = &self.raw.pin {
+                *self.uses.get_mut() = pin.retire();
+            }
             let put_off = self.raw.is_the_drivers() && thread::captures();
             if self.uses.get_mut().is_known_gone() && !put_off {
                 self.memory.release(&mut self.raw, site);

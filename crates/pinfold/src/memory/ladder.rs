@@ -51,6 +51,8 @@ pub(super) fn acquire(
             Ok(raw) => {
                 if !tried.is_empty() {
                     memory.books.stepped_down();
+                    let (got, tried) = (rung, &tried);
+                    tracing::warn!(%site, bytes, wanted = %kind, %got, ?tried, "stepped down");
                 }
                 return Ok((raw, placed(*rung).with_ladder(tried)));
             }

@@ -4,20 +4,25 @@
 //! and says why → what the [`source`] has at hand is taken; else [`ladder`] asks it for more, and
 //! steps down when that fails → the result is a [`Block`] with its [`Placement`], which a typed
 //! buffer wraps. When the buffer goes away, the block waits in [`retire`] for the device, then goes
-//! back to the source. [`pooled`] is the source that is used; [`plain`] serves what a pool does not
-//! hold, and those who want none.
+//! back to the source; while it lives and idles, [`pin_on_use`] may make it ordinary memory.
+//! [`register`] takes in memory of the caller's own. [`pooled`] is the source that is used;
+//! [`plain`] serves what a pool does not hold, and those who want none. [`told`] is what it tells
+//! of itself.
 
 pub(crate) mod block;
 mod decide;
 mod ladder;
+pub(crate) mod pin_on_use;
 mod placement;
 mod plain;
 mod pooled;
 pub(crate) mod register;
 mod retire;
 pub(crate) mod source;
+mod told;
 
 pub use decide::{Measured, Use};
+pub use pin_on_use::Unpinned;
 pub use placement::{LadderStep, Placement, Reason, ReasonCode};
 
 use crate::buffer::{
@@ -28,14 +33,15 @@ use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Refused, Result};
 use crate::graph::thread;
-use crate::pool::{PoolOptions, PoolStats};
+use crate::pool::{PinOnUse, PoolOptions};
+use crate::registry::Registry;
 use crate::track::books::Books;
+use crate::track::leaks;
 use crate::track::live::Live;
-use crate::track::trace::Recorder;
-use crate::track::{MemoryReport, MemoryStats, Tracking, leaks};
 use block::Block;
 use decide::{Decisions, Desk};
 use parking_lot::Mutex;
+use pin_on_use::Pins;
 use pinfold_model::MemoryKind;
 use retire::Retired;
 use source::BlockSource;
@@ -70,6 +76,7 @@ pub(crate) struct MemoryInner {
     devices: Vec<Device>,
     source: Box<dyn BlockSource>,
     retired: Retired,
+    pins: Pins,
     books: Arc<Books>,
     live: Live,
     measured: Mutex<Option<Arc<Measured>>>,
@@ -114,20 +121,25 @@ impl Memory {
     /// [`for_devices`](Self::for_devices).
     pub fn unpooled(devices: &[Device]) -> Option<Self> {
         let source = || Box::new(plain::PlainSource::new(devices));
-        one_platform(devices).then(|| Self::with_source(devices.to_vec(), source()))
+        one_platform(devices).then(|| Self::with_source(devices.to_vec(), source(), None))
     }
 
     fn over_pool(devices: Vec<Device>, options: &PoolOptions) -> Self {
         let source = Box::new(pooled::PooledSource::new(&devices, options));
-        Self::with_source(devices, source)
+        Self::with_source(devices, source, options.pin_on_use)
     }
 
-    fn with_source(devices: Vec<Device>, source: Box<dyn BlockSource>) -> Self {
+    fn with_source(
+        devices: Vec<Device>,
+        source: Box<dyn BlockSource>,
+        pin_on_use: Option<PinOnUse>,
+    ) -> Self {
         let inner = MemoryInner {
             source,
             desk: Desk::new(Decisions::new(&devices, None)),
             devices,
             retired: Retired::default(),
+            pins: Pins::new(pin_on_use),
             books: Books::new(),
             live: Live::default(),
             measured: Mutex::new(None),
@@ -317,9 +329,14 @@ impl Memory {
     /// Page-locks memory that the caller owns, in place. It is given back by
     /// [`RegisteredBuffer::into_inner`]. An empty range is never page-locked, and is no error.
     ///
+    /// A range inside of one that is page-locked already shares it; the last owner's end makes it
+    /// ordinary memory. A range that other code of the process has page-locked is used as it is,
+    /// and never unlocked from here: that code must keep it so for longer than the buffer lives.
+    /// [`placement`](RegisteredBuffer::placement) says which it was.
+    ///
     /// # Errors
-    /// [`Error::AlreadyRegistered`] naming the first owner, [`Error::Driver`]; the owner comes
-    /// back.
+    /// [`Error::AlreadyRegistered`] where it overlaps another range in part, naming the first
+    /// owner and what is free; [`Error::ReadOnly`], [`Error::Driver`]; the owner comes back.
     #[track_caller]
     pub fn register<O: HostRange + Send + Sync + 'static>(
         &self,
@@ -367,41 +384,6 @@ impl Memory {
         Ok(())
     }
 
-    /// The books of the pools of cached and of write-combined memory on the first device's NUMA
-    /// node, or on that of the device that it is [`near`](Self::near); `None` without pools.
-    pub fn pool_stats(&self) -> Option<[PoolStats; 2]> {
-        self.inner.source.pool_stats(self.rules.near)
-    }
-
-    /// Bytes and counts by kind, exact at this moment.
-    pub fn stats(&self) -> MemoryStats {
-        self.inner.stats()
-    }
-
-    /// All that is known of this memory: by kind, by call site, and block by block where blocks
-    /// are [tracked](Self::set_tracking).
-    pub fn report(&self) -> MemoryReport {
-        self.inner.report()
-    }
-
-    /// How much is remembered of each block from now on; call sites always are.
-    pub fn set_tracking(&self, tracking: Tracking) {
-        self.inner.live.set(tracking);
-    }
-
-    pub(crate) fn is_recorded(&self) -> bool {
-        self.inner.live.is_recorded()
-    }
-
-    /// False where a recording is on already.
-    pub(crate) fn start_recording(&self, recorder: Arc<Recorder>) -> bool {
-        self.inner.live.record(recorder)
-    }
-
-    pub(crate) fn stop_recording(&self) {
-        self.inner.live.stop_recording();
-    }
-
     #[track_caller]
     fn host_block<T: Element>(&self, usage: Use, elements: usize) -> Result<Arc<Block>> {
         let site = Location::caller();
@@ -426,28 +408,12 @@ impl MemoryInner {
     fn collect(&self) -> Result<()> {
         let outcome = self.collect_retired();
         self.source.tick();
+        self.pins.tick(self.registry());
         outcome
     }
 
-    fn stats(&self) -> MemoryStats {
-        self.books.stats(self.retired.bytes())
-    }
-
-    pub(crate) fn report(&self) -> MemoryReport {
-        let (blocks, blocks_not_listed) = self.live.blocks();
-        let name = |d: &Device| d.info().name.clone();
-        MemoryReport {
-            devices: self.devices.iter().map(name).collect(),
-            simulated: self.devices.iter().any(Device::is_simulated),
-            stats: self.stats(),
-            sites: self.books.sites(),
-            blocks,
-            blocks_not_listed,
-            pools: (0..)
-                .map_while(|near| self.source.pool_stats(near))
-                .flatten()
-                .collect(),
-        }
+    fn registry(&self) -> &Registry {
+        &self.devices[0].platform_inner().registry
     }
 }
 

@@ -131,6 +131,8 @@ pub enum ReasonCode {
     SharedMemory,
     /// The caller's own memory, page-locked where it lies.
     Registered,
+    /// The caller's own memory, which other code of the process had page-locked already.
+    Borrowed,
 }
 
 impl Reason {

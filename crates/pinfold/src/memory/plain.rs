@@ -64,6 +64,7 @@ impl PlainSource {
             is_cut: false,
             kind,
             keep: None,
+            pin: None,
         };
         match known {
             Ok(device) => Ok(RawBlock { device, ..block }),
@@ -97,6 +98,7 @@ impl BlockSource for PlainSource {
             is_cut: false,
             kind,
             keep: None,
+            pin: None,
         })
     }
 
@@ -133,6 +135,7 @@ impl BlockSource for PlainSource {
             is_cut: false,
             kind: MemoryKind::Device,
             keep: None,
+            pin: None,
         })
     }
 
@@ -148,9 +151,9 @@ impl BlockSource for PlainSource {
                 // more. On failure it stays allocated: leaked, never used twice.
                 unsafe { device.driver().host_free(device.id(), host) }.is_ok()
             }
-            (Origin::Registered, Some(host)) => {
+            (Origin::Registered(_), _) => {
                 // On failure the owner is kept for ever, which is all that can be done here.
-                super::register::unregister(device, host, block.keep.take()).is_ok()
+                super::register::unregister(device, block).is_ok()
             }
             (Origin::Device(addr), _) => {
                 let id = block.device.first().map_or(device.id(), |(id, _)| *id);

@@ -1,6 +1,7 @@
 //! Page-locked memory from pools, and what only memory over pools can do; everything else straight
 //! from driver and system.
 
+use super::pin_on_use::{Pin, Pinned};
 use super::plain::{PlainSource, is_mapped, is_write_combined};
 use super::source::{BlockSource, Origin, RawBlock, Refusal};
 use super::{Memory, Rules};
@@ -9,7 +10,7 @@ use crate::error::Result;
 use crate::graph::thread;
 use crate::pool::core::{Core, Slot};
 use crate::pool::numa::NumaNode;
-use crate::pool::{Background, PoolOptions, PoolStats, Reservation, cached, write_combined};
+use crate::pool::{Background, PoolOptions, PoolStats, Reservation, Whole, cached, write_combined};
 use pinfold_hal::{DriverError, ErrorCode, HostAddr};
 use pinfold_model::MemoryKind;
 use smallvec::SmallVec;
@@ -21,6 +22,8 @@ pub(super) struct PooledSource {
     devices: Vec<Device>,
     plain: PlainSource,
     numa: NumaNode,
+    /// From how many bytes on a block has a segment of its own, where any has.
+    whole_least_bytes: Option<u64>,
     /// The first device's node first. Blocks know the number of theirs.
     nodes: SmallVec<[NodePools; 1]>,
 }
@@ -33,6 +36,10 @@ struct NodePools {
     cached: Arc<Core>,
     write_combined: Arc<Core>,
 }
+
+/// Smaller blocks never have segments of their own: that would be a mapping and a registration for
+/// each, of which there cannot be many.
+const WHOLE_BYTES_MIN: u64 = 64 << 10;
 
 impl NodePools {
     fn new(node: Option<u32>, devices: &[Device], options: &PoolOptions) -> Self {
@@ -61,6 +68,10 @@ impl PooledSource {
             devices: devices.to_vec(),
             plain: PlainSource::new(devices),
             numa: options.numa,
+            whole_least_bytes: options
+                .pin_on_use
+                .filter(|_| nodes.iter().all(|pools| pools.cached.can_be_whole()))
+                .map(|pin_on_use| pin_on_use.least_bytes.max(WHOLE_BYTES_MIN)),
             nodes,
         }
     }
@@ -80,6 +91,31 @@ impl PooledSource {
         !is_mapped(kind) || self.devices.iter().all(maps)
     }
 
+    /// True for a block that has a segment of its own.
+    fn is_whole(&self, kind: MemoryKind, bytes: u64) -> bool {
+        let least = self.whole_least_bytes;
+        least.is_some_and(|least| bytes >= least) && !is_write_combined(kind)
+    }
+
+    fn whole_block(&self, kind: MemoryKind, bytes: u64, whole: Whole) -> RawBlock {
+        let there = |d: &Device| (d.id(), whole.device_addr(d.id()));
+        let addrs: SmallVec<[_; 1]> = match is_mapped(kind) {
+            true => self.devices.iter().map(there).collect(),
+            false => SmallVec::new(),
+        };
+        RawBlock {
+            origin: Origin::Whole,
+            host: Some(whole.host()),
+            device: SmallVec::new(),
+            bytes,
+            held_bytes: whole.held_bytes(),
+            is_cut: true,
+            kind,
+            keep: None,
+            pin: Some(Pin::new(Pinned::Whole(whole), &addrs)),
+        }
+    }
+
     fn block(&self, kind: MemoryKind, near: u32, slot: Slot) -> RawBlock {
         let core = self.core(kind, near);
         let there = |d: &Device| (d.id(), core.device_addr(d.id(), slot.addr));
@@ -96,6 +132,7 @@ impl PooledSource {
             is_cut: true,
             kind,
             keep: None,
+            pin: None,
         }
     }
 }
@@ -121,12 +158,16 @@ impl BlockSource for PooledSource {
             let call = "cuMemHostGetDevicePointer";
             return Err(DriverError::new(ErrorCode::NotSupported, call).into());
         }
+        if self.is_whole(kind, bytes) {
+            let whole = self.core(kind, near).take_whole(bytes, reclaim)?;
+            return Ok(self.whole_block(kind, bytes, whole));
+        }
         let slot = self.core(kind, near).take(bytes, reclaim)?;
         Ok(self.block(kind, near, slot))
     }
 
     fn acquire_cached(&self, kind: MemoryKind, near: u32, bytes: u64) -> Option<RawBlock> {
-        if kind == MemoryKind::Pageable || !self.can(kind) {
+        if kind == MemoryKind::Pageable || !self.can(kind) || self.is_whole(kind, bytes) {
             return None;
         }
         let slot = self.core(kind, near).take_free(bytes)?;
@@ -152,6 +193,7 @@ impl BlockSource for PooledSource {
                 });
                 true
             }
+            Origin::Whole => block.pin.take().is_none_or(|pin| pin.give_back_whole()),
             _ => self.plain.release(block),
         }
     }

@@ -1,6 +1,7 @@
 //! Memory of somebody else's, page-locked where it lies.
 
 use super::block::Block;
+use super::pin_on_use::{Pin, Pinned, TURN_LIMIT};
 use super::source::{Keep, Origin, RawBlock};
 use super::{MemoryInner, Placement, Reason, ReasonCode};
 use crate::buffer::{HostRange, RegisteredBuffer, ScopedSlice};
@@ -8,11 +9,15 @@ use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Refused, Result};
 use crate::graph::thread;
+use crate::registry::{Claim, Found, PageLocker, Registry, Wanted};
 use pinfold_hal::{DeviceAddr, DeviceId, DriverError, HostAddr, RegisterFlags};
 use pinfold_model::MemoryKind;
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::panic::Location;
 use std::sync::Arc;
+
+type Addrs = SmallVec<[(DeviceId, DeviceAddr); 1]>;
 
 /// Page-locks an owner's memory and takes the owner in.
 pub(super) fn register<O: HostRange + Send + Sync + 'static>(
@@ -21,11 +26,17 @@ pub(super) fn register<O: HostRange + Send + Sync + 'static>(
     site: &'static Location<'static>,
 ) -> Result<RegisteredBuffer<O>, Refused<O>> {
     let elements = owner.len();
-    let bytes = elements * std::mem::size_of::<O::Item>();
-    match pin(memory, owner.start(), bytes, O::WRITABLE, site) {
-        Ok(mut raw) => {
+    let start = owner.start().0;
+    let wanted = Wanted {
+        range: start..start + elements * std::mem::size_of::<O::Item>(),
+        read_only: O::READ_ONLY,
+        writable: O::WRITABLE,
+        site,
+    };
+    match pin(memory, &wanted, true) {
+        Ok((mut raw, placement)) => {
             raw.keep = Some(Box::new(owner));
-            let block = Block::new(memory.clone(), raw, placement(bytes as u64, site));
+            let block = Block::new(memory.clone(), raw, placement);
             Ok(RegisteredBuffer::new(block, elements))
         }
         Err(error) => Err(Refused::new(error, owner)),
@@ -43,10 +54,15 @@ pub(super) fn scoped<T: Element, R>(
     scope: impl for<'s> FnOnce(RegisteredBuffer<ScopedSlice<'s, T>>) -> R,
     site: &'static Location<'static>,
 ) -> Result<R> {
-    let start = HostAddr(slice.as_mut_ptr().expose_provenance());
-    let bytes = std::mem::size_of_val(slice);
-    let raw = pin(memory, start, bytes, true, site)?;
-    let block = Block::new(memory.clone(), raw, placement(bytes as u64, site));
+    let start = slice.as_mut_ptr().expose_provenance();
+    let wanted = Wanted {
+        range: start..start + std::mem::size_of_val(slice),
+        read_only: false,
+        writable: true,
+        site,
+    };
+    let (raw, placement) = pin(memory, &wanted, false)?;
+    let block = Block::new(memory.clone(), raw, placement);
     /// Ends the registration also when the scope panics.
     struct End(Option<Arc<Block>>);
     impl End {
@@ -87,91 +103,183 @@ pub(crate) fn give_up(error: &Error) -> ! {
     std::process::abort()
 }
 
-fn placement(bytes: u64, site: &'static Location<'static>) -> Placement {
-    let text = "the caller's own memory, page-locked where it lies";
-    Placement::new(
-        MemoryKind::Registered,
-        bytes,
-        Reason::new(ReasonCode::Registered, text),
-        site,
-    )
+fn reason(found: Found) -> Reason {
+    match found {
+        Found::New => Reason::new(
+            ReasonCode::Registered,
+            "the caller's own memory, page-locked where it lies",
+        ),
+        Found::Shared => Reason::new(
+            ReasonCode::Registered,
+            "the caller's own memory, inside of a range that is page-locked already",
+        ),
+        Found::Borrowed => Reason::new(
+            ReasonCode::Borrowed,
+            "the caller's own memory, which other code had page-locked already: used as it is, and \
+             never unlocked from here",
+        ),
+    }
 }
 
-/// Registers a range: all of it, or nothing.
-fn pin(
-    memory: &Arc<MemoryInner>,
-    host: HostAddr,
-    bytes: usize,
-    writable: bool,
-    site: &'static Location<'static>,
-) -> Result<RawBlock> {
-    if bytes == 0 {
-        return Ok(RawBlock::empty(MemoryKind::Registered));
+/// The devices of a memory manager, to page-lock memory for.
+struct Locker {
+    devices: Vec<Device>,
+}
+
+impl Locker {
+    /// The device in whose name memory is registered.
+    fn first(&self) -> &Device {
+        &self.devices[0]
     }
-    thread::refuse("page-locking memory in place")?;
-    memory.devices.iter().try_for_each(Device::ensure_open)?;
-    let device = &memory.devices[0];
-    let registry = &device.platform_inner().registry;
-    registry.enter(host.0, bytes, site)?;
-    match pin_with_driver(memory, host, bytes as u64, writable) {
-        Ok(addrs) => Ok(RawBlock {
-            origin: Origin::Registered,
-            host: Some(host),
-            device: addrs,
-            bytes: bytes as u64,
-            held_bytes: bytes as u64,
-            is_cut: false,
-            kind: MemoryKind::Registered,
-            keep: None,
-        }),
-        Err(error) => {
-            registry.leave(host.0);
-            Err(explain(error, host, bytes))
+
+    fn is_mapped(&self) -> bool {
+        self.first().info().capabilities.can_map_host_memory
+    }
+
+    /// Where each device sees an address.
+    fn addrs(&self, host: HostAddr) -> Result<Addrs, DriverError> {
+        let addr = |d: &Device| Ok((d.id(), d.driver().device_address(d.id(), host)?));
+        match self.is_mapped() {
+            true => self.devices.iter().map(addr).collect(),
+            false => Ok(SmallVec::new()),
         }
     }
 }
 
-fn pin_with_driver(
-    memory: &MemoryInner,
-    host: HostAddr,
-    bytes: u64,
-    writable: bool,
-) -> Result<SmallVec<[(DeviceId, DeviceAddr); 1]>, DriverError> {
-    let device = &memory.devices[0];
-    let flags = RegisterFlags {
-        portable: memory.devices.len() > 1,
-        mapped: device.info().capabilities.can_map_host_memory,
-        read_only: !writable,
-    };
-    // SAFETY: the range belongs to an owner that the block keeps, or to a slice that is borrowed
-    // until the block is closed; it is unregistered before either ends.
-    unsafe {
-        device
-            .driver()
-            .host_register(device.id(), host, bytes, flags)?
-    };
-    let addr = |d: &Device| Ok((d.id(), d.driver().device_address(d.id(), host)?));
-    if !flags.mapped {
-        return Ok(SmallVec::new());
+impl PageLocker for Locker {
+    fn lock(&self, range: &Range<usize>, read_only: bool) -> Result<(), DriverError> {
+        let device = self.first();
+        let flags = RegisterFlags {
+            portable: self.devices.len() > 1,
+            mapped: self.is_mapped(),
+            read_only,
+        };
+        let (start, bytes) = (HostAddr(range.start), range.len() as u64);
+        // SAFETY: the range belongs to owners that their blocks keep, or to a slice that is
+        // borrowed until its block is closed. Each has a claim on it in the registry, and the last
+        // one unregisters it before the memory goes.
+        unsafe {
+            device
+                .driver()
+                .host_register(device.id(), start, bytes, flags)
+        }
     }
-    let addrs: Result<_, DriverError> = memory.devices.iter().map(addr).collect();
-    if addrs.is_err() {
-        // SAFETY: registered just now, used by nobody.
-        let _ = unsafe { device.driver().host_unregister(device.id(), host) };
+
+    fn unlock(&self, start: usize) -> Result<(), DriverError> {
+        let device = self.first();
+        // SAFETY: the range was registered by `lock`. Every claim that needs it so has been given
+        // up, each after the device was done with its block.
+        unsafe {
+            device
+                .driver()
+                .host_unregister(device.id(), HostAddr(start))
+        }
     }
-    addrs
+
+    fn reaches(&self, range: &Range<usize>) -> bool {
+        let last = (range.len() - 1) as u64;
+        let (first_addrs, last_addrs) = (
+            self.addrs(HostAddr(range.start)),
+            self.addrs(HostAddr(range.start).offset(last)),
+        );
+        let (Ok(first_addrs), Ok(last_addrs)) = (first_addrs, last_addrs) else {
+            return false;
+        };
+        let mut both = first_addrs.iter().zip(&last_addrs);
+        self.is_mapped() && both.all(|(a, b)| a.1.offset(last) == b.1)
+    }
 }
 
-fn explain(error: DriverError, host: HostAddr, bytes: usize) -> Error {
-    if error.code == pinfold_hal::ErrorCode::HostMemoryAlreadyRegistered {
-        let owner = "other code of this process, or another platform".to_owned();
-        return Error::AlreadyRegistered {
-            start: host.0,
-            end: host.0 + bytes,
-            owner,
-        };
+/// A part of a range of the registry, for a block that can be ordinary memory while it idles.
+pub(super) struct Registered {
+    locker: Arc<Locker>,
+    claim: Claim,
+    range: Range<usize>,
+}
+
+impl Registered {
+    fn registry(&self) -> &Registry {
+        &self.locker.first().platform_inner().registry
     }
-    Error::driver("page-locking memory in place")(error)
+
+    pub(super) fn range(&self) -> &Range<usize> {
+        &self.range
+    }
+
+    /// Makes it ordinary memory, where nobody else needs it page-locked. Bytes that are so now.
+    pub(super) fn unlock(&self) -> u64 {
+        match self.registry().unlock(self.claim) {
+            true => self.range.len() as u64,
+            false => 0,
+        }
+    }
+
+    /// Page-locks it again: where devices see it now.
+    ///
+    /// # Errors
+    /// The registry's answer; nothing has changed.
+    pub(super) fn lock_again(&self) -> Result<Addrs> {
+        let locker: Arc<dyn PageLocker> = self.locker.clone();
+        self.registry().lock_again(self.claim, &locker)?;
+        self.locker
+            .addrs(HostAddr(self.range.start))
+            .map_err(|error| {
+                // Where the driver does not let go of it now, it is never asked to again.
+                let _ = self.registry().release_lock(self.claim);
+                Error::driver("page-locking memory in place again")(error)
+            })
+    }
+}
+
+/// Registers a range: all of it, or nothing.
+fn pin(memory: &Arc<MemoryInner>, wanted: &Wanted, on_use: bool) -> Result<(RawBlock, Placement)> {
+    let (range, bytes) = (&wanted.range, wanted.range.len() as u64);
+    let kind = MemoryKind::Registered;
+    let placed = |found| Placement::new(kind, bytes, reason(found), wanted.site);
+    if bytes == 0 {
+        return Ok((RawBlock::empty(kind), placed(Found::New)));
+    }
+    thread::refuse("page-locking memory in place")?;
+    memory.devices.iter().try_for_each(Device::ensure_open)?;
+    let device = &memory.devices[0];
+    if wanted.read_only && !device.info().capabilities.host_register_read_only {
+        let device = device.name().to_owned();
+        return Err(Error::ReadOnly { device });
+    }
+    let locker = Arc::new(Locker {
+        devices: memory.devices.clone(),
+    });
+    let as_dyn: Arc<dyn PageLocker> = locker.clone();
+    let registry = &device.platform_inner().registry;
+    let claim = registry.enter(wanted, &as_dyn)?;
+    let host = HostAddr(range.start);
+    let addrs = locker.addrs(host).map_err(|error| {
+        // The claim's own failure is the one to tell of.
+        let _ = registry.leave(claim, true);
+        Error::driver("page-locking memory in place")(error)
+    })?;
+    let mut raw = RawBlock {
+        origin: Origin::Registered(claim),
+        host: Some(host),
+        device: SmallVec::new(),
+        bytes,
+        held_bytes: bytes,
+        is_cut: false,
+        kind,
+        keep: None,
+        pin: None,
+    };
+    if on_use && claim.found != Found::Borrowed {
+        let registered = Registered {
+            locker,
+            claim,
+            range: range.clone(),
+        };
+        raw.pin = Some(Pin::new(Pinned::Registered(registered), &addrs));
+    } else {
+        raw.device = addrs;
+    }
+    Ok((raw, placed(claim.found)))
 }
 
 /// Gives registered memory back to its owner.
@@ -181,37 +289,49 @@ fn explain(error: DriverError, host: HostAddr, bytes: usize) -> Error {
 /// the owner is kept for ever.
 pub(crate) fn into_owner<O: HostRange + Send + Sync + 'static>(
     device: &Device,
-    raw: RawBlock,
+    mut raw: RawBlock,
 ) -> Result<Option<O>> {
-    let keep = match raw.host {
-        Some(host) if matches!(raw.origin, Origin::Registered) => {
-            unregister(device, host, raw.keep)?
-        }
-        _ => raw.keep,
-    };
+    let keep = unregister(device, &mut raw)?;
     Ok(keep
         .and_then(|keep| keep.downcast().ok())
         .map(|owner| *owner))
 }
 
-/// Unregisters a range and returns what kept it alive; see [`into_owner`] for failures.
-pub(super) fn unregister(
-    device: &Device,
-    host: HostAddr,
-    keep: Option<Keep>,
-) -> Result<Option<Keep>> {
-    // SAFETY: the range was registered by `pin`, and no device uses it any more.
-    let outcome = unsafe { device.driver().host_unregister(device.id(), host) };
-    match outcome {
-        Ok(()) => {
-            device.platform_inner().registry.leave(host.0);
-            Ok(keep)
-        }
+/// Gives up what a block of registered memory has of the registry, and returns what kept it alive;
+/// see [`into_owner`] for failures.
+pub(super) fn unregister(device: &Device, raw: &mut RawBlock) -> Result<Option<Keep>> {
+    let keep = raw.keep.take();
+    let Origin::Registered(claim) = raw.origin else {
+        return Ok(keep);
+    };
+    let is_locked = match raw.pin.take() {
+        None => Some(true),
+        Some(pin) => pin.end(),
+    };
+    let left = match is_locked {
+        Some(is_locked) => device.platform_inner().registry.leave(claim, is_locked),
+        None => Err(Error::Timeout {
+            what: "unpinning of the buffer by another thread",
+            limit: TURN_LIMIT,
+            diagnosis: "the driver does not answer that thread's call".to_owned(),
+        }),
+    };
+    match left {
+        Ok(()) => Ok(keep),
         Err(error) => {
             std::mem::forget(keep);
-            Err(Error::driver(
-                "unlocking memory that was page-locked in place",
-            )(error))
+            Err(error)
         }
+    }
+}
+
+/// Ends the registration of a borrowed slice.
+///
+/// # Errors
+/// Where the driver does not let go of it.
+pub(super) fn end_scoped(device: &Device, raw: &RawBlock) -> Result<()> {
+    match raw.origin {
+        Origin::Registered(claim) => device.platform_inner().registry.leave(claim, true),
+        _ => Ok(()),
     }
 }

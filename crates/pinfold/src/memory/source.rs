@@ -1,12 +1,15 @@
 //! Where blocks come from: the door behind which an allocator, or later a pool, does its work.
 
+use super::pin_on_use::Pin;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pool::{PoolStats, Reservation};
+use crate::registry::Claim;
 use pinfold_hal::{DeviceAddr, DeviceId, DriverError, HostAddr};
 use pinfold_model::MemoryKind;
 use smallvec::SmallVec;
 use std::panic::Location;
+use std::sync::Arc;
 
 /// A source of memory. No method is called while a lock of the memory manager is held.
 pub(crate) trait BlockSource: Send + Sync {
@@ -121,6 +124,9 @@ pub(crate) struct RawBlock {
     pub(crate) kind: MemoryKind,
     /// What has to live until the block is given back: the owner of registered memory.
     pub(crate) keep: Option<Keep>,
+    /// For memory that may be page-locked only while it is used: whether it is now, and where
+    /// devices see it then.
+    pub(crate) pin: Option<Arc<Pin>>,
 }
 
 /// What keeps registered memory alive.
@@ -135,12 +141,14 @@ pub(crate) enum Origin {
     System,
     /// The driver's page-locked allocation.
     Driver,
-    /// Memory of somebody else's, registered.
-    Registered,
+    /// Memory of somebody else's, page-locked by way of the registry.
+    Registered(Claim),
     /// Device memory.
     Device(DeviceAddr),
     /// A pool's of this number: the slot is at the host's address, with the block's bytes.
     Pooled(u32),
+    /// A pool's, with a segment of its own, which the block's pin has.
+    Whole,
 }
 
 impl RawBlock {
@@ -148,7 +156,7 @@ impl RawBlock {
     pub(crate) fn is_the_drivers(&self) -> bool {
         matches!(
             self.origin,
-            Origin::Driver | Origin::Registered | Origin::Device(_)
+            Origin::Driver | Origin::Registered(_) | Origin::Device(_) | Origin::Whole
         )
     }
 
@@ -163,6 +171,7 @@ impl RawBlock {
             is_cut: false,
             kind,
             keep: None,
+            pin: None,
         }
     }
 }

@@ -42,8 +42,8 @@ pub(crate) struct Slot {
 /// One pool.
 pub(crate) struct Core {
     pub(super) id: u64,
-    pub(super) shared: Shared,
-    pub(super) counters: Counters,
+    pub(super) shared: Arc<Shared>,
+    pub(super) counters: Arc<Counters>,
     /// Grows when all threads are to give their caches back.
     pub(super) flushes: AtomicU64,
     pub(super) maker: Maker,
@@ -63,6 +63,8 @@ pub(crate) struct Core {
     pub(super) growing: Mutex<Growing>,
     pub(super) grown: Condvar,
     pub(super) quarantined_bytes: AtomicU64,
+    /// Of blocks in use, what is ordinary memory at the moment.
+    pub(super) unpinned_bytes: AtomicU64,
 }
 
 impl Core {
@@ -70,8 +72,8 @@ impl Core {
         static IDS: AtomicU64 = AtomicU64::new(1);
         Arc::new(Core {
             id: IDS.fetch_add(1, Ordering::Relaxed),
-            shared: Shared::default(),
-            counters: Counters::default(),
+            shared: Arc::default(),
+            counters: Arc::default(),
             flushes: AtomicU64::new(0),
             maker: Maker::new(devices, make, options.numa),
             budget: Budget::new(options),
@@ -85,6 +87,7 @@ impl Core {
             growing: Mutex::default(),
             grown: Condvar::new(),
             quarantined_bytes: AtomicU64::new(0),
+            unpinned_bytes: AtomicU64::new(0),
         })
     }
 
@@ -219,24 +222,40 @@ impl Core {
         reclaim: &dyn Fn(),
         attempt: impl Fn() -> Option<R>,
     ) -> Result<R, Refusal> {
-        let _entered = self.budget.enter();
-        let deadline = self.budget.deadline();
-        let (mut grown, mut flushed, mut wants) = (0, false, None);
-        loop {
-            let seen = self.budget.returns();
+        if thread::captures() {
+            return attempt().ok_or(Refusal::Capturing);
+        }
+        let mut wants = None;
+        self.until(reclaim, || {
             if let Some(found) = attempt() {
-                return Ok(found);
-            }
-            if thread::captures() {
-                return Err(Refusal::Capturing);
+                return Ok(Some(found));
             }
             wants.get_or_insert_with(|| self.want());
-            let Err(problem) = self.grow(bytes) else {
-                grown += 1;
-                if grown == GROWN_MAX {
-                    return Err(outrun());
+            self.grow(bytes).map(|()| None)
+        })
+    }
+
+    /// Takes a step until it finds something, making room in the pool where it fails.
+    pub(super) fn until<R>(
+        self: &Arc<Self>,
+        reclaim: &dyn Fn(),
+        mut step: impl FnMut() -> Result<Option<R>, Problem>,
+    ) -> Result<R, Refusal> {
+        let _entered = self.budget.enter();
+        let deadline = self.budget.deadline();
+        let (mut grown, mut flushed) = (0, false);
+        loop {
+            let seen = self.budget.returns();
+            let problem = match step() {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => {
+                    grown += 1;
+                    if grown == GROWN_MAX {
+                        return Err(outrun());
+                    }
+                    continue;
                 }
-                continue;
+                Err(problem) => problem,
             };
             // What idles elsewhere in the pool makes room.
             if self.shrink(|_| true) > 0 {
@@ -305,6 +324,7 @@ impl Core {
         let (pinned, peak) = self.budget.reserved_and_peak_bytes();
         let quarantined_bytes = self.quarantined_bytes.load(Ordering::Relaxed);
         let usable = pinned.saturating_sub(quarantined_bytes);
+        let unpinned_bytes = self.unpinned_bytes.load(Ordering::Relaxed);
         let (segments, misplaced_bytes) = {
             let segments = self.segments.read();
             let misplaced = segments.values().map(|s| s.misplaced_bytes);
@@ -314,7 +334,7 @@ impl Core {
             blocks: in_use.blocks,
             requested_bytes: in_use.requested_bytes,
             held_bytes: in_use.held_bytes,
-            cached_bytes: usable.saturating_sub(in_use.held_bytes),
+            cached_bytes: (usable + unpinned_bytes).saturating_sub(in_use.held_bytes),
             pinned_bytes: pinned,
             pinned_bytes_peak: peak,
             quarantined_bytes,
@@ -351,7 +371,7 @@ pub(super) fn no_such_size(bytes: u64) -> DriverError {
     DriverError::with_detail(ErrorCode::OutOfMemory, "mmap", what)
 }
 
-fn flows(slot: &Slot) -> Flows {
+pub(super) fn flows(slot: &Slot) -> Flows {
     Flows {
         blocks: 1,
         requested_bytes: slot.requested_bytes,

@@ -142,10 +142,12 @@ impl Core {
                 }
                 self.segments.write().insert(base, segment);
                 self.shared.add_segment(base, (bytes / PAGE_BYTES) as u32);
+                tracing::debug!(pool = self.id, bytes, "page-locked a segment");
                 Ok(())
             }
             Err(error) => {
                 self.budget.refund(bytes);
+                tracing::warn!(pool = self.id, bytes, %error, "cannot page-lock a segment");
                 Err(Problem::Driver(error))
             }
         }
@@ -222,10 +224,19 @@ impl Core {
         };
         let bytes = segment.bytes;
         match self.maker.unmake(segment) {
-            Ok(()) => self.budget.refund(bytes),
+            Ok(()) => {
+                self.budget.refund(bytes);
+                tracing::debug!(pool = self.id, bytes, "gave a segment back");
+            }
             // Page-locked for ever, so it stays in the budget for ever.
             Err(kept) => {
                 self.quarantined_bytes.fetch_add(kept, Ordering::Relaxed);
+                let pool = self.id;
+                tracing::error!(
+                    pool,
+                    bytes = kept,
+                    "the driver keeps memory page-locked for ever"
+                );
             }
         }
         true

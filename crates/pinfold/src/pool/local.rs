@@ -4,8 +4,8 @@
 //! is dropped when the thread meets a new pool.
 
 use super::core::Core;
-use super::stats::LocalCounters;
-use pinfold_pool::Cache;
+use super::stats::{Counters, LocalCounters};
+use pinfold_pool::{Cache, Shared};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,9 @@ use std::sync::{Arc, Weak};
 /// One thread's part of one pool.
 pub(super) struct Local {
     pool: u64,
-    core: Weak<Core>,
+    /// The numbers of the pool only: a thread that ends never holds up memory or devices.
+    shared: Weak<Shared>,
+    all_counters: Weak<Counters>,
     /// The last flush that the thread took part in.
     flushes: u64,
     pub(super) cache: Cache,
@@ -29,9 +31,11 @@ struct Locals(Vec<Local>);
 impl Drop for Locals {
     fn drop(&mut self) {
         for local in &mut self.0 {
-            if let Some(core) = local.core.upgrade() {
-                local.cache.flush(&core.shared);
-                core.counters.fold(&local.counters);
+            if let Some(shared) = local.shared.upgrade() {
+                local.cache.flush(&shared);
+            }
+            if let Some(all) = local.all_counters.upgrade() {
+                all.fold(&local.counters);
             }
         }
     }
@@ -60,10 +64,11 @@ pub(super) fn with<R>(core: &Arc<Core>, body: impl FnOnce(&mut Local) -> R) -> O
 
 #[cold]
 fn join(locals: &mut Vec<Local>, core: &Arc<Core>) -> usize {
-    locals.retain(|local| local.core.strong_count() > 0);
+    locals.retain(|local| local.shared.strong_count() > 0);
     locals.push(Local {
         pool: core.id,
-        core: Arc::downgrade(core),
+        shared: Arc::downgrade(&core.shared),
+        all_counters: Arc::downgrade(&core.counters),
         flushes: core.flushes.load(Ordering::Relaxed),
         cache: Cache::default(),
         counters: core.counters.join(),

@@ -6,11 +6,13 @@
 //! [`options`] how far it may grow · `core` requests · `growth` growing and shrinking · `local` the
 //! caches of threads · `segments` and `prefault` where memory comes from, [`numa`] near which
 //! processors · `background` page-locking ahead of requests · `budget` how much there may be ·
-//! `stats` the books. Which bytes are whose is arithmetic, and in a crate of its own:
-//! `pinfold-pool`.
+//! `whole` blocks with a segment of their own · `ceiling` how much there really may be · `stats`
+//! the books. Which bytes are whose is
+//! arithmetic, and in a crate of its own: `pinfold-pool`.
 
 mod background;
 mod budget;
+mod ceiling;
 pub(crate) mod core;
 mod growth;
 mod local;
@@ -19,13 +21,16 @@ pub mod options;
 mod prefault;
 mod segments;
 mod stats;
+mod whole;
 
 pub(crate) use background::Background;
 pub use background::{Reservation, ReserveProgress};
+pub use ceiling::PinCeiling;
 pub use numa::{NumaBinding, NumaNode};
-pub use options::{PoolOptions, WhenFull};
+pub use options::{PinOnUse, PoolOptions, WhenFull};
 pub(crate) use segments::CUT_BYTES;
 pub use stats::PoolStats;
+pub(crate) use whole::Whole;
 
 use self::core::{Core, Slot};
 use crate::device::Device;

@@ -58,6 +58,40 @@ enum Backing {
     Driver,
 }
 
+impl Segment {
+    /// Where its registrations start, those that there are.
+    fn starts(&self) -> &[HostAddr] {
+        match &self.backing {
+            Backing::Mapping { starts, .. } => starts,
+            Backing::Driver => &[],
+        }
+    }
+
+    /// Start and bytes of its registrations, those that there can be.
+    fn chunks(&self) -> impl Iterator<Item = (HostAddr, u64)> + use<> {
+        let (mut at, end) = (self.base.0 as u64, self.base.0 as u64 + self.bytes);
+        std::iter::from_fn(move || {
+            let start = at;
+            at = chunk_end(start, end);
+            (start < end).then_some((HostAddr(start as usize), at - start))
+        })
+    }
+
+    /// What of a registered segment is page-locked.
+    pub(super) fn pinned_bytes(&self) -> u64 {
+        let is_pinned = |chunk: &(HostAddr, u64)| self.starts().contains(&chunk.0);
+        self.chunks()
+            .filter(is_pinned)
+            .map(|(_, bytes)| bytes)
+            .sum()
+    }
+}
+
+/// Where the registration that starts there ends.
+fn chunk_end(start: u64, end: u64) -> u64 {
+    (start - start % CUT_BYTES + CUT_BYTES).min(end)
+}
+
 /// Makes and unmakes segments for a set of devices.
 pub(super) struct Maker {
     pub(super) devices: Vec<Device>,
@@ -94,6 +128,19 @@ impl Maker {
         self.devices.iter().all(can)
     }
 
+    /// True where segments are registered, so that they can be unpinned and pinned again.
+    pub(super) fn registers(&self) -> bool {
+        self.make == Make::Registered
+    }
+
+    fn register_flags(&self) -> RegisterFlags {
+        RegisterFlags {
+            portable: self.devices.len() > 1,
+            mapped: self.mapped(),
+            read_only: false,
+        }
+    }
+
     fn map_and_register(&self, bytes: u64, pace: Pace) -> Result<Segment, DriverError> {
         let no_memory = |e: std::io::Error| {
             DriverError::with_detail(ErrorCode::OutOfMemory, "mmap", e.to_string())
@@ -124,11 +171,7 @@ impl Maker {
             first: has_nodes.then_some(&run_near),
         };
         let device = self.first();
-        let flags = RegisterFlags {
-            portable: self.devices.len() > 1,
-            mapped: self.mapped(),
-            read_only: false,
-        };
+        let flags = self.register_flags();
         let chunks = cut(memory, base.0);
         let ranges: Vec<(HostAddr, u64)> = chunks
             .iter()
@@ -201,15 +244,11 @@ impl Maker {
         if !self.mapped() {
             return Ok(SmallVec::new());
         }
-        let chunks = match &segment.backing {
-            Backing::Mapping { starts, .. } => starts.as_slice(),
-            Backing::Driver => &[],
-        };
         let mut found = SmallVec::new();
         for device in &self.devices {
             let at = |host| device.driver().device_address(device.id(), host);
             let base = at(segment.base)?;
-            for chunk in chunks {
+            for chunk in segment.starts() {
                 let offset = (chunk.0 - segment.base.0) as u64;
                 if at(*chunk)? != base.offset(offset) {
                     return Err(DriverError::with_detail(
@@ -224,6 +263,63 @@ impl Maker {
             }
         }
         Ok(found)
+    }
+
+    /// Page-locks what of a segment is not: all of it, or what was before. Contents stay.
+    pub(super) fn pin(&self, segment: &mut Segment) -> Result<(), DriverError> {
+        let before = segment.starts().len();
+        let pinned = self
+            .register_rest(segment)
+            .and_then(|()| self.device_addrs(segment));
+        match pinned {
+            Ok(device) => {
+                segment.device = device;
+                Ok(())
+            }
+            Err(error) => {
+                self.unregister_down_to(segment, before);
+                Err(error)
+            }
+        }
+    }
+
+    fn register_rest(&self, segment: &mut Segment) -> Result<(), DriverError> {
+        let device = self.first();
+        let flags = self.register_flags();
+        for (start, bytes) in segment.chunks() {
+            if segment.starts().contains(&start) {
+                continue;
+            }
+            // SAFETY: the chunk lies in the mapping, which is kept until it is unregistered.
+            unsafe {
+                device
+                    .driver()
+                    .host_register(device.id(), start, bytes, flags)
+            }?;
+            if let Backing::Mapping { starts, .. } = &mut segment.backing {
+                starts.push(start);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes as much of a segment that no device uses ordinary memory as the driver lets go of.
+    pub(super) fn unpin(&self, segment: &mut Segment) {
+        self.unregister_down_to(segment, 0);
+    }
+
+    fn unregister_down_to(&self, segment: &mut Segment, count: usize) {
+        let device = self.first();
+        let Backing::Mapping { starts, .. } = &mut segment.backing else {
+            return;
+        };
+        while let Some(start) = starts.last().filter(|_| starts.len() > count) {
+            // SAFETY: the chunk was registered by this maker, and no device uses it.
+            if unsafe { device.driver().host_unregister(device.id(), *start) }.is_err() {
+                return;
+            }
+            starts.pop();
+        }
     }
 
     /// Gives a segment back that nobody uses. Where the driver does not let go of all of it, the
@@ -257,7 +353,7 @@ fn cut(memory: &mut [u8], start: usize) -> Vec<&mut [u8]> {
     let mut chunks = Vec::new();
     let (mut rest, mut at) = (memory, start as u64);
     while !rest.is_empty() {
-        let length = (CUT_BYTES - at % CUT_BYTES).min(rest.len() as u64);
+        let length = chunk_end(at, at + rest.len() as u64) - at;
         let (chunk, behind) = rest.split_at_mut(length as usize);
         chunks.push(chunk);
         (rest, at) = (behind, at + length);

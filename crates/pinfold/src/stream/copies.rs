@@ -77,6 +77,7 @@ impl Stream {
         let Some(host) = source.host().filter(|_| copy.bytes > 0) else {
             return Ok(());
         };
+        let _in_use = source.begin_use()?;
         let uses = [(source, false), (to.block(), true)];
         let parts = parts(source, copy.from_bytes, copy.bytes);
         self.enqueue_parts(&uses, "enqueuing a copy to the device", parts, |part| {
@@ -159,6 +160,7 @@ impl Stream {
         let Some(host) = target.host().filter(|_| copy.bytes > 0) else {
             return Ok(());
         };
+        let _in_use = target.begin_use()?;
         let uses = [(from.block(), false), (target, true)];
         let parts = parts(target, copy.to_bytes, copy.bytes);
         self.enqueue_parts(&uses, "enqueuing a copy to the host", parts, |part| {
@@ -282,10 +284,12 @@ fn record<P>(
     parts: impl IntoIterator<Item = P>,
     mut operation: impl FnMut(P) -> pinfold_hal::Result<()>,
 ) -> Result<()> {
-    Recording::check(uses)?;
+    let mut bound = Some(Recording::bind(uses)?);
     parts.into_iter().try_for_each(|part| {
         operation(part).map_err(Error::driver(doing))?;
-        recording.borrow_mut().note(uses);
+        if let Some(bound) = bound.take() {
+            recording.borrow_mut().note(bound);
+        }
         Ok(())
     })
 }

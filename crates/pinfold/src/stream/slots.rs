@@ -7,8 +7,10 @@ use crate::buffer::{ExchangeBuffer, HandOver, HostBuffer, InFlight};
 use crate::error::{Refused, Result};
 use crate::memory::block::Block;
 use crate::memory::register::give_up;
+use crate::pool::CUT_BYTES;
 use pinfold_hal::{DeviceAddr, HostAddr};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
 
 type Slot = InFlight<ExchangeBuffer<u8>>;
@@ -74,6 +76,7 @@ impl Stream {
             let Some(host) = staged.host().filter(|_| bytes > 0) else {
                 return Ok(());
             };
+            let _in_use = staged.begin_use()?;
             self.wait_for_earlier(block, writes)?;
             // The device writes the slot where the block is read.
             let uses = [(staged, !writes)];
@@ -105,25 +108,19 @@ impl Stream {
     /// [`Error::WrongDevice`], [`Error::Driver`].
     pub(crate) fn upload_slice(&self, from: &[u8], to: &Arc<Block>, at: u64) -> Result<()> {
         let device_addr = to.device_addr(self.device())?.offset(at);
-        let host = HostAddr(from.as_ptr().expose_provenance());
-        let bytes = from.len() as u64;
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.enqueue(
-            &[(to, true)],
-            "copying ordinary memory to the device",
-            || {
-                // SAFETY: the slice is borrowed until this function returns, which it does only
-                // once the copy is over; the block has room and notes the use.
-                unsafe {
-                    self.device()
-                        .driver()
-                        .copy_to_device(self.id(), device_addr, host, bytes)
-                }
-            },
-        )?;
-        self.finish_with_borrowed()
+        let start = from.as_ptr().expose_provenance();
+        let range = start..start + from.len();
+        let doing = "copying ordinary memory to the device";
+        self.copy_slice(range, (to, true), doing, |host, done, bytes| {
+            // SAFETY: the slice is borrowed until `copy_slice` returns, which it does only once the
+            // copy is over; the block has room and notes the use.
+            unsafe {
+                let to = device_addr.offset(done);
+                self.device()
+                    .driver()
+                    .copy_to_device(self.id(), to, host, bytes)
+            }
+        })
     }
 
     /// Copies a part of a block to ordinary memory, and waits for it; else as
@@ -133,20 +130,50 @@ impl Stream {
     /// As there.
     pub(crate) fn download_slice(&self, from: &Arc<Block>, at: u64, to: &mut [u8]) -> Result<()> {
         let device_addr = from.device_addr(self.device())?.offset(at);
-        let host = HostAddr(to.as_mut_ptr().expose_provenance());
-        let bytes = to.len() as u64;
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.enqueue(&[(from, false)], "copying to ordinary memory", || {
+        let start = to.as_mut_ptr().expose_provenance();
+        let range = start..start + to.len();
+        let doing = "copying to ordinary memory";
+        self.copy_slice(range, (from, false), doing, |host, done, bytes| {
             // SAFETY: as in `upload_slice`, and the slice is borrowed exclusively.
             unsafe {
+                let from = device_addr.offset(done);
                 self.device()
                     .driver()
-                    .copy_to_host(self.id(), host, device_addr, bytes)
+                    .copy_to_host(self.id(), host, from, bytes)
             }
-        })?;
-        self.finish_with_borrowed()
+        })
+    }
+
+    /// Copies a slice of the program's to or from a block, and waits for it. It is cut where a
+    /// registration may begin or end, since no copy may cross such a place: a buffer of a pool is a
+    /// slice too, and of shared memory a part may be registered.
+    fn copy_slice(
+        &self,
+        slice: Range<usize>,
+        block: (&Arc<Block>, bool),
+        doing: &'static str,
+        copy: impl Fn(HostAddr, u64, u64) -> pinfold_hal::Result<()>,
+    ) -> Result<()> {
+        if slice.is_empty() {
+            return Ok(());
+        }
+        let registry = &self.device().platform_inner().registry;
+        let _copying = registry.slices.copying(&slice)?;
+        let mut ends = registry.edges(&slice);
+        let cuts = (slice.start as u64 / CUT_BYTES + 1..).map(|n| (n * CUT_BYTES) as usize);
+        ends.extend(cuts.take_while(|cut| *cut < slice.end));
+        ends.push(slice.end);
+        ends.sort_unstable();
+        ends.dedup();
+        let mut start = slice.start;
+        let enqueued = self.enqueue_parts(&[block], doing, ends, |end| {
+            let part = std::mem::replace(&mut start, end)..end;
+            let done = (part.start - slice.start) as u64;
+            copy(HostAddr(part.start), done, part.len() as u64)
+        });
+        // Where a part is refused those before it are in flight.
+        let finished = self.finish_with_borrowed();
+        enqueued.and(finished)
     }
 
     /// Waits for the stream, by whatever means there are, before a borrow ends.

@@ -365,6 +365,7 @@ impl Books {
             retired_bytes,
             lost_bytes: self.lost_bytes.load(Ordering::Relaxed),
             ladder_steps: self.ladder_steps.load(Ordering::Relaxed),
+            ..MemoryStats::default()
         }
     }
 }

@@ -7,6 +7,8 @@
 pub(crate) mod books;
 pub(crate) mod leaks;
 pub(crate) mod live;
+#[cfg(feature = "metrics")]
+mod metrics;
 pub(crate) mod report;
 pub mod trace;
 

@@ -33,6 +33,9 @@ pub struct MemoryStats {
     pub retired_bytes: u64,
     /// Bytes of dropped buffers that driver or system did not let go of: nobody has them any more.
     pub lost_bytes: u64,
+    /// Bytes of live buffers that are ordinary memory at the moment, until a device uses them
+    /// again ([`PinOnUse`](crate::pool::PinOnUse)). They count as held.
+    pub unpinned_bytes: u64,
     /// Requests that were not served with the kind first chosen.
     pub ladder_steps: u64,
 }

@@ -2,6 +2,7 @@
 
 use super::EngineOptions;
 use crate::device::Device;
+use crate::profiles;
 use pinfold_model::{Direction, MemoryKind, Profile, cost};
 use std::fmt;
 
@@ -21,6 +22,8 @@ pub enum Way {
 pub enum Path {
     /// By the driver, which stages it on one thread.
     Driver,
+    /// By the device itself: the memory is page-locked already.
+    Direct,
     /// By the engine's threads, through page-locked slots.
     Staged {
         /// Threads that may take part.
@@ -34,6 +37,7 @@ impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Path::Driver => f.write_str("the driver's own copy"),
+            Path::Direct => f.write_str("the device's own copy of page-locked memory"),
             Path::Staged {
                 threads,
                 chunk_bytes,
@@ -85,7 +89,7 @@ impl Chooser {
     pub(super) fn new(device: &Device, options: &EngineOptions, threads: u32) -> Self {
         let given = options.profile.clone();
         Chooser {
-            profile: given.unwrap_or_else(|| nearest(device)),
+            profile: given.unwrap_or_else(|| profiles::nearest(device)),
             way: options.way,
             threads,
         }
@@ -96,10 +100,15 @@ impl Chooser {
         direction: Direction,
         bytes: u64,
         slot_bytes: u64,
+        is_locked: bool,
     ) -> (Path, PathReason) {
         let (staged, chunk_bytes) = self.staged(bytes, slot_bytes);
         let profile = &self.profile;
-        let driver_ns = cost::copy_ns(profile, direction, MemoryKind::Pageable, bytes);
+        let kind = match is_locked {
+            true => MemoryKind::Registered,
+            false => MemoryKind::Pageable,
+        };
+        let driver_ns = cost::copy_ns(profile, direction, kind, bytes);
         let staged_ns = cost::staged_ns(profile, direction, self.threads, chunk_bytes, bytes);
         let faster = if staged_ns < driver_ns {
             Way::Staged
@@ -108,6 +117,7 @@ impl Chooser {
         };
         let path = match self.way.unwrap_or(faster) {
             Way::Staged => staged,
+            Way::Driver if is_locked => Path::Direct,
             Way::Driver => Path::Driver,
         };
         let reason = PathReason {
@@ -142,22 +152,6 @@ fn chunk_bytes(bytes: u64, threads: u32, slot_bytes: u64) -> u64 {
         .clamp(CHUNK_BYTES_MIN.min(slot_bytes), slot_bytes)
 }
 
-/// The shipped profile that is most like the device: of its name, else of its link's generation.
-fn nearest(device: &Device) -> Profile {
-    let info = device.info();
-    let name = info.name.to_lowercase();
-    let named = Profile::shipped_names()
-        .iter()
-        .find(|known| name.contains(*known));
-    let by_link = info.link.map(|link| match link.generation_max {
-        ..=3 => "pcie3",
-        4 => "pcie4",
-        _ => "pcie5",
-    });
-    let best = named.copied().or(by_link).unwrap_or("pcie4");
-    Profile::shipped(best).unwrap_or_else(|_| Profile::h200())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +163,10 @@ mod tests {
             way: None,
             threads: 8,
         };
-        let path = |bytes| chooser.choose(Direction::ToDevice, bytes, 2 << 20).0;
+        let to_device = Direction::ToDevice;
+        let path = |bytes| chooser.choose(to_device, bytes, 2 << 20, false).0;
+        let locked = chooser.choose(to_device, 1 << 30, 2 << 20, true).0;
+        assert_eq!(locked, Path::Direct);
         assert_eq!(path(4096), Path::Driver);
         assert_eq!(
             path(1 << 30),

@@ -120,7 +120,7 @@ impl Engine {
         check_range(&(at..at.saturating_add(bytes)), to.len())?;
         let place = Place::new::<u8>(to.block(), self.device(), at)?;
         let lanes: &Lanes = &self.inner.lanes;
-        let (_, reason) = self.choose(Direction::ToDevice, bytes);
+        let (_, reason) = self.choose_for(Direction::ToDevice, from.bytes, false);
         let (path, chunk_bytes) = self.inner.chooser.staged(from.bytes, lanes.slot_bytes());
         let job = Job::new(from.bytes, chunk_bytes, control);
         lanes.upload(&job, &place, &|at, slot| from.read(at, slot))?;

@@ -39,6 +39,12 @@ impl Job {
         (start < end).then_some(start..end)
     }
 
+    /// How many of so many threads have a chunk to carry.
+    pub(super) fn threads_at_work(&self, threads: u32) -> u32 {
+        let chunks = self.total_bytes.div_ceil(self.chunk_bytes).max(1);
+        u32::try_from(chunks).map_or(threads, |chunks| chunks.min(threads))
+    }
+
     /// A chunk has arrived.
     pub(super) fn arrived(&self, bytes: u64) {
         self.control.done(bytes);

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::stream::Stream;
 use parking_lot::Mutex;
+use pinfold_hal::HostWork;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::OnceLock;
 
@@ -18,6 +19,20 @@ const THREADS_BY_ITSELF_MAX: usize = 8;
 const THREADS_MAX: u32 = 64;
 const SLOT_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
 const SLOTS: std::ops::RangeInclusive<u32> = 2..=16;
+
+/// What a thread does first: it moves to the processors of the device's NUMA node, where there are
+/// several nodes and the node is known.
+fn run_near(device: &Device) -> impl Fn(usize) + Send + Sync + 'static {
+    let (platform, node) = (device.platform_inner().clone(), device.info().numa_node);
+    move |_| {
+        // Where the nodes cannot be told, the threads run anywhere.
+        if let (Some(node), Ok(nodes)) = (node, platform.nodes())
+            && nodes.numbers().len() > 1
+        {
+            nodes.run_near(node);
+        }
+    }
+}
 
 /// Fills a slot with the bytes of a transfer from an offset on.
 pub(super) type Fill<'a> = &'a (dyn Fn(u64, &mut [u8]) -> Result<()> + Sync);
@@ -31,7 +46,8 @@ pub(super) struct Lanes {
     slot_bytes: u64,
     slots: usize,
     threads: OnceLock<ThreadPool>,
-    /// One for each thread, and used by that thread alone.
+    /// One for each of the engine's threads, and the last one for the calling thread, where there
+    /// is more than one.
     lanes: Vec<Mutex<Option<Lane>>>,
     /// For copies by the driver, from whichever thread.
     driver: Mutex<Option<Stream>>,
@@ -63,6 +79,10 @@ impl Lanes {
         }
     }
 
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     pub(super) fn device(&self) -> &Device {
         &self.device
     }
@@ -85,25 +105,46 @@ impl Lanes {
         self.on_all(job, |lane| staged::download(self, lane, job, from, pour))
     }
 
-    fn on_all(&self, job: &Job, share: impl Fn(&mut Lane) -> Result<()> + Sync) -> Result<()> {
-        self.threads()?.broadcast(|thread| {
-            if let Err(error) = self.on_lane(thread.index(), &share) {
+    /// Does a job on all threads, the calling one among them, each on its lane, and waits for it.
+    /// The caller is at it while the others still wake up.
+    pub(super) fn on_all(
+        &self,
+        job: &Job,
+        share: impl Fn(&mut Lane) -> Result<()> + Sync,
+    ) -> Result<()> {
+        if self.device.is_simulated() {
+            self.device.declare_host_work(HostWork::Wake);
+        }
+        let told = |outcome: Result<()>| {
+            if let Err(error) = outcome {
                 job.fail(error);
+            }
+        };
+        self.threads()?.in_place_scope(|scope| {
+            scope.spawn_broadcast(|_, thread| {
+                if let Some(lane) = self.lanes.get(thread.index()) {
+                    told(self.on_lane(&mut lane.lock(), &share));
+                }
+            });
+            // Where another caller is at work with it, the others do without.
+            let own = self.lanes.get(self.sleepers()).and_then(Mutex::try_lock);
+            if let Some(mut lane) = own {
+                told(self.on_lane(&mut lane, &share));
             }
         });
         job.outcome()
     }
 
-    /// Runs something on a thread's lane.
-    pub(super) fn on_lane(
+    /// Threads that the engine has itself: all but the calling one, and one at least.
+    fn sleepers(&self) -> usize {
+        (self.lanes.len() - 1).max(1)
+    }
+
+    fn on_lane(
         &self,
-        index: usize,
-        share: &(impl Fn(&mut Lane) -> Result<()> + Sync),
+        lane: &mut Option<Lane>,
+        share: impl Fn(&mut Lane) -> Result<()>,
     ) -> Result<()> {
-        let Some(lane) = self.lanes.get(index) else {
-            return Ok(());
-        };
-        let mut lane = lane.lock();
         if lane.is_none() {
             *lane = Some(Lane {
                 stream: self.device.stream()?,
@@ -120,8 +161,9 @@ impl Lanes {
         }
         let name = |n| format!("pinfold-mover-{n}");
         let made = ThreadPoolBuilder::new()
-            .num_threads(self.lanes.len())
+            .num_threads(self.sleepers())
             .thread_name(name)
+            .start_handler(run_near(&self.device))
             .build()
             .map_err(|error| Error::Threads {
                 count: self.lanes.len(),

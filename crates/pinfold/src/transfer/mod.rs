@@ -8,7 +8,8 @@
 //! stream and a few page-locked slots, which it fills while earlier slots are on the link
 //! ([`staged`]). Small transfers are left to the driver: [`choose`] asks the cost model. A transfer
 //! that owns its memory runs beside the caller ([`handle`]); [`file`] streams files; [`control`] is
-//! how to watch one and stop it. [`rows`] fetches rows of a table in the better order.
+//! how to watch one and stop it. [`rows`] fetches rows of a
+//! table in the better order; [`pipeline`] works on chunks while others are on their way.
 
 mod choose;
 pub mod control;
@@ -16,6 +17,7 @@ mod file;
 mod handle;
 mod job;
 mod lanes;
+mod pipeline;
 mod rows;
 mod staged;
 
@@ -23,6 +25,7 @@ pub use choose::{Path, PathReason, Way};
 pub use control::{Control, Progress};
 pub use file::FileRange;
 pub use handle::{Begun, Ended, Transfer};
+pub use pipeline::ChunkSizes;
 pub use rows::{RowCarrier, RowOrder, RowReason};
 
 use crate::buffer::DeviceBuffer;
@@ -173,9 +176,11 @@ impl Engine {
         check_range(&(at..at.saturating_add(from.len())), to.len())?;
         let bytes: &[u8] = bytemuck::cast_slice(from);
         let place = Place::new::<T>(to.block(), self.device(), at)?;
-        let (path, reason) = self.choose(Direction::ToDevice, bytes.len());
+        let (path, reason) = self.choose(Direction::ToDevice, bytes);
         match path {
-            Path::Driver => self.inner.lanes.driver_upload(bytes, &place, control)?,
+            Path::Driver | Path::Direct => {
+                self.inner.lanes.driver_upload(bytes, &place, control)?
+            }
             Path::Staged { chunk_bytes, .. } => {
                 let job = Job::new(bytes.len() as u64, chunk_bytes, control);
                 self.inner
@@ -215,9 +220,11 @@ impl Engine {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(to);
         let total = bytes.len();
         let place = Place::new::<T>(from.block(), self.device(), at)?;
-        let (path, reason) = self.choose(Direction::ToHost, total);
+        let (path, reason) = self.choose(Direction::ToHost, bytes);
         match path {
-            Path::Driver => self.inner.lanes.driver_download(bytes, &place, control)?,
+            Path::Driver | Path::Direct => {
+                self.inner.lanes.driver_download(bytes, &place, control)?
+            }
             Path::Staged { chunk_bytes, .. } => {
                 let job = Job::new(total as u64, chunk_bytes, control);
                 let parts = pour_into(bytes, chunk_bytes);
@@ -233,11 +240,18 @@ impl Engine {
         })
     }
 
-    fn choose(&self, direction: Direction, bytes: usize) -> (Path, PathReason) {
-        let slot_bytes = self.inner.lanes.slot_bytes();
-        self.inner
-            .chooser
-            .choose(direction, bytes as u64, slot_bytes)
+    /// The way for a slice.
+    fn choose(&self, direction: Direction, slice: &[u8]) -> (Path, PathReason) {
+        let start = slice.as_ptr().addr();
+        let registry = &self.device().platform_inner().registry;
+        let is_locked = registry.is_locked(&(start..start + slice.len()));
+        self.choose_for(direction, slice.len() as u64, is_locked)
+    }
+
+    fn choose_for(&self, direction: Direction, bytes: u64, is_locked: bool) -> (Path, PathReason) {
+        let inner = &self.inner;
+        let slot_bytes = inner.lanes.slot_bytes();
+        (inner.chooser).choose(direction, bytes, slot_bytes, is_locked)
     }
 }
 

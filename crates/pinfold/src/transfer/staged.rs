@@ -57,7 +57,7 @@ pub(super) fn upload(
             let mut slot = next_slot(lanes, lane, &mut flying, |_, range| arrived(job, range))?;
             let bytes = (range.end - range.start) as usize;
             fill(range.start, &mut slot.as_mut_slice()[..bytes])?;
-            carried(lanes, bytes);
+            carried(lanes, job, bytes);
             let at = to.offset_bytes + range.start;
             let flight = lane.stream.upload_slot(slot, bytes as u64, &to.block, at)?;
             flying.push_back((flight, range));
@@ -81,7 +81,7 @@ pub(super) fn download(
     let empty = |slot: &ExchangeBuffer<u8>, range: &Range<u64>| {
         let bytes = (range.end - range.start) as usize;
         pour(range.start, &slot.as_slice()[..bytes])?;
-        carried(lanes, bytes);
+        carried(lanes, job, bytes);
         arrived(job, range)
     };
     let mut share = || -> Result<()> {
@@ -105,12 +105,12 @@ fn arrived(job: &Job, range: &Range<u64>) -> Result<()> {
 }
 
 /// The threads work side by side, so on a virtual clock each declares its part of the time.
-fn carried(lanes: &Lanes, bytes: usize) {
+fn carried(lanes: &Lanes, job: &Job, bytes: usize) {
     let device = lanes.device();
     if device.is_simulated() {
         device.declare_host_work(HostWork::Copy {
             bytes: bytes as u64,
-            threads: lanes.count(),
+            threads: job.threads_at_work(lanes.count()),
         });
     }
 }

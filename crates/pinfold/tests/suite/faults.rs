@@ -16,7 +16,7 @@ use pinfold_hal::{BackendOps, ErrorCode};
 use pinfold_hal_sim::{Live, Policy, Sim, SimOptions};
 use scenarios::{
     LEN, Run, called_and_dropped, dot_in_place, dot_on_the_device, dropped_in_flight, exchange,
-    graph, ladder, registered, reserved, two_devices,
+    graph, ladder, pinned_on_use, registered, reserved, staged, two_devices,
 };
 use std::sync::Arc;
 
@@ -237,6 +237,16 @@ fn memory_that_is_reserved() {
 #[test]
 fn work_that_is_recorded_and_launched() {
     a_fault_at_every_call(options(), graph);
+}
+
+#[test]
+fn memory_that_is_page_locked_on_use() {
+    a_fault_at_every_call(options(), pinned_on_use);
+}
+
+#[test]
+fn ordinary_memory_by_the_engines_threads() {
+    a_fault_at_every_call(options(), staged);
 }
 
 #[test]

@@ -5,6 +5,8 @@ mod background;
 #[cfg(test)]
 mod buffers;
 #[cfg(test)]
+mod ceiling;
+#[cfg(test)]
 mod common;
 #[cfg(test)]
 mod faults;
@@ -20,6 +22,8 @@ mod ladder;
 mod numa;
 #[cfg(test)]
 mod order;
+#[cfg(test)]
+mod pin_on_use;
 #[cfg(test)]
 mod pool;
 #[cfg(test)]

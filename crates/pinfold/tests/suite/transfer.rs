@@ -3,7 +3,7 @@
 use crate::common::{Machine, Place, everywhere, options};
 use pinfold::kernels::gather::{Rows, RowsMut};
 use pinfold::kernels::splitmix64;
-use pinfold::transfer::{Control, Engine, EngineOptions, FileRange, Path, RowOrder};
+use pinfold::transfer::{ChunkSizes, Control, Engine, EngineOptions, FileRange, Path, RowOrder};
 use pinfold::{Device, Error, Memory};
 use pinfold_hal_sim::Policy;
 use pinfold_model::Profile;
@@ -301,5 +301,85 @@ fn rows_beyond_the_cliff_go_by_windows_and_arrive_as_they_would_without() {
             let table = table.wait().unwrap();
             assert!((0..n).all(|k| table[row(k) * ROW..][..ROW].iter().all(|w| *w == 0)));
         }
+    });
+}
+
+#[test]
+fn a_pipeline_turns_every_chunk_into_the_one_with_its_number() {
+    everywhere(1, |place: &Place| {
+        let (_, engine) = engine(&place.device(0));
+        let sizes = ChunkSizes {
+            input: 30_000,
+            output: 30_000,
+        };
+        for n in [0, 1, 29_999, 30_000, 100_001] {
+            let input = numbers(n, 9);
+            let mut output = vec![1; n];
+            let control = Control::new();
+            engine
+                .pipeline(
+                    &input,
+                    &mut output,
+                    sizes,
+                    |_| Ok(()),
+                    |(), stream, from, to| stream.copy(from, to),
+                    &control,
+                )
+                .unwrap();
+            assert!(input == output, "{n} under {}", place.name);
+            assert_eq!(control.progress().done_bytes, n.div_ceil(30_000) as u64);
+        }
+        let failing = engine.pipeline(
+            &[0u8; 100_000],
+            &mut [0u8; 100_000],
+            sizes,
+            |_| Ok(0),
+            |done, stream, from, to| {
+                *done += 1;
+                match *done {
+                    1 => stream.copy(from, to),
+                    _ => Err(Error::EventNotRecorded),
+                }
+            },
+            &Control::new(),
+        );
+        assert!(
+            matches!(failing, Err(Error::EventNotRecorded)),
+            "{failing:?}"
+        );
+        let uneven = engine.pipeline(
+            &[0u8; 60_000],
+            &mut [0u8; 100_000],
+            sizes,
+            |_| Ok(()),
+            |(), stream, from, to| stream.copy(from, to),
+            &Control::new(),
+        );
+        assert!(matches!(
+            uneven,
+            Err(Error::Length {
+                got: 4,
+                want: 2,
+                ..
+            })
+        ));
+    });
+}
+
+#[test]
+fn a_slice_that_is_page_locked_already_goes_straight() {
+    everywhere(1, |place: &Place| {
+        let (memory, engine) = engine(&place.device(0));
+        let data = Arc::<[u32]>::from(numbers(700_000, 8));
+        let mut on_device = memory.device(data.len()).unwrap();
+        let path = |on_device: &mut _| engine.upload(&data, on_device).unwrap().path;
+        assert!(path(&mut on_device).is_staged());
+        let registered = memory.register(data.clone()).unwrap();
+        assert_eq!(path(&mut on_device), Path::Direct);
+        let mut back = vec![0; data.len()];
+        engine.download(&on_device, &mut back).unwrap();
+        assert!(back == data[..], "{}", place.name);
+        drop(registered);
+        assert!(path(&mut on_device).is_staged());
     });
 }

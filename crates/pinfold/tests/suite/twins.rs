@@ -3,6 +3,7 @@
 use crate::common::{Place, everywhere};
 use pinfold::buffer::DeviceRead;
 use pinfold::kernels::cg::{Cg, Csr, HostMatrix, StepCells, UpdateVectors};
+use pinfold::kernels::chase::Chaser;
 use pinfold::kernels::dot::Dot;
 use pinfold::kernels::pattern::Patterns;
 use pinfold::kernels::read::Reader;
@@ -192,6 +193,58 @@ fn patterns_are_filled_and_found_broken_with_the_same_bits() {
         let host = stream.download(&words, host).unwrap().wait().unwrap();
         assert_eq!(host[n - 1], splitmix64(9 + n as u64 - 1));
         bits.extend(host.iter());
+        bits
+    });
+}
+
+#[test]
+fn strided_checks_and_dependent_loads_give_the_same_bits_in_place_and_on_the_device() {
+    same_everywhere(|_, memory, stream| {
+        let mut patterns = Patterns::load(memory, stream).unwrap();
+        let mut chaser = Chaser::load(memory, stream).unwrap();
+        let mut cell = memory.scalar_cell().unwrap();
+        let mut bits = Vec::new();
+        let n = 70_001;
+        let mut host = memory.zero_copy::<u64>(n).unwrap();
+        for (i, word) in (0u64..).zip(host.iter_mut()) {
+            *word = splitmix64(i + 9);
+        }
+        host[5000] ^= 1 << 35; // half word 10001
+        host[60_000] ^= 1; // half word 120000
+        let mut there = memory.device::<u64>(n).unwrap();
+        let host = stream.upload(host, &mut there).unwrap();
+        for (stride, found) in [
+            (4, [2.0, 10_001.0]),
+            (8, [1.0, 120_000.0]),
+            (12, [1.0, 120_000.0]),
+            (1 << 20, [0.0, 2.0 * n as f64]),
+        ] {
+            let promise = patterns.check_strided(stream, &host, stride, 9, &mut cell);
+            assert_eq!(cell.wait(promise.unwrap(), LIMIT).unwrap(), found);
+            let promise = patterns.check_strided(stream, &there, stride, 9, &mut cell);
+            assert_eq!(cell.wait(promise.unwrap(), LIMIT).unwrap(), found);
+            bits.extend(found.map(f64::to_bits));
+        }
+        for stride in [0, 3] {
+            let refused = patterns.check_strided(stream, &host, stride, 9, &mut cell);
+            let text = refused.unwrap_err().to_string();
+            assert!(text.contains("multiples of 4"), "{text}");
+        }
+        let places = 1000;
+        let mut ring = memory.zero_copy::<u32>(places).unwrap();
+        for (i, place) in (0u32..).zip(ring.iter_mut()) {
+            *place = (i + 37) % 1000;
+        }
+        ring[37 * 20] = u32::MAX; // no place: back to the first
+        let ring = ring.lend();
+        for (steps, end) in [(0, 0.0), (20, 740.0), (21, 0.0), (23, 74.0)] {
+            let promise = chaser.run(stream, &ring, steps, &mut cell).unwrap();
+            assert_eq!(cell.wait(promise, LIMIT).unwrap(), [end, 0.0], "{steps}");
+            bits.push(end.to_bits());
+        }
+        let nowhere = memory.zero_copy::<u32>(0).unwrap().lend();
+        let promise = chaser.run(stream, &nowhere, 9, &mut cell).unwrap();
+        assert_eq!(cell.wait(promise, LIMIT).unwrap(), [0.0, 0.0]);
         bits
     });
 }

@@ -7,11 +7,11 @@ use super::marks;
 use maud::{Markup, html};
 use pinfold_apps::report::{JobReport, StrategyResult, SweepReport};
 
-const HEIGHT: f64 = 480.0;
-const LEFT: f64 = 96.0;
-const RIGHT: f64 = 650.0;
-const TOP: f64 = 16.0;
-const BOTTOM: f64 = 420.0;
+pub(super) const HEIGHT: f64 = 480.0;
+pub(super) const LEFT: f64 = 96.0;
+pub(super) const RIGHT: f64 = 650.0;
+pub(super) const TOP: f64 = 16.0;
+pub(super) const BOTTOM: f64 = 420.0;
 /// Most labels on the horizontal axis.
 const TICKS_MAX: usize = 8;
 /// Most labels on the vertical axis.
@@ -82,7 +82,7 @@ impl Quantity {
 }
 
 /// 1, 2 and 5 times a power of ten.
-fn one_two_five(exponent: i32) -> [f64; 3] {
+pub(super) fn one_two_five(exponent: i32) -> [f64; 3] {
     [1.0, 2.0, 5.0].map(|factor| factor * 10f64.powi(exponent))
 }
 
@@ -107,15 +107,15 @@ impl Line {
 }
 
 /// Where a value goes, between the ends of its axis.
-struct Scale {
-    from: f64,
-    to: f64,
-    low: f64,
-    high: f64,
+pub(super) struct Scale {
+    pub(super) from: f64,
+    pub(super) to: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
 }
 
 impl Scale {
-    fn at(&self, value: f64) -> f64 {
+    pub(super) fn at(&self, value: f64) -> f64 {
         let (low, high) = (self.low.ln(), self.high.ln());
         self.from + (value.ln() - low) / (high - low) * (self.to - self.from)
     }
@@ -200,12 +200,12 @@ fn size_of(run: &JobReport) -> Option<f64> {
     run.input.first()?.value.parse().ok()
 }
 
-fn is_power_of_ten(value: f64) -> bool {
+pub(super) fn is_power_of_ten(value: f64) -> bool {
     let exponent = value.log10();
     (exponent - exponent.round()).abs() < 1e-9
 }
 
-fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
+pub(super) fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 0.0), |(low, high), v| {
         (low.min(v), high.max(v))
     })
@@ -222,7 +222,7 @@ fn told(line: &Line, quantity: Quantity) -> String {
     format!("{}: {first}, {last}", line.name)
 }
 
-fn level(y: f64, label: &str) -> Markup {
+pub(super) fn level(y: f64, label: &str) -> Markup {
     html! {
         line.grid x1=(px(LEFT - 5.0)) y1=(px(y)) x2=(px(RIGHT)) y2=(px(y)) {}
         text.soft x=(px(LEFT - 10.0)) y=(px(y + 4.5)) text-anchor="end" { (label) }
@@ -242,7 +242,7 @@ fn sizes(report: &SweepReport, x: &Scale) -> Markup {
 }
 
 /// Both axes, with what they show.
-fn axes(vertical: &str, horizontal: &str) -> Markup {
+pub(super) fn axes(vertical: &str, horizontal: &str) -> Markup {
     let (x, y) = ((LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0);
     html! {
         path.axis d=(format!("M{LEFT},{TOP}V{BOTTOM}H{RIGHT}")) {}

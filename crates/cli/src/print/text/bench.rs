@@ -36,7 +36,7 @@ pub fn bench(report: &BenchReport, page: &Page) -> String {
 }
 
 /// Values in one column behind their names, as long as these leave it half of the page.
-fn findings(sheet: &mut Sheet<'_>, findings: &[Fact]) {
+pub(super) fn findings(sheet: &mut Sheet<'_>, findings: &[Fact]) {
     let label = |finding: &Fact| one_line(&format!("{}:", finding.name));
     let widths = findings.iter().map(|f| label(f).chars().count() + 2);
     let half = usize::from(sheet.page.width / 2);

@@ -138,6 +138,10 @@ pub(crate) fn probe_simulated() -> ProbeReport {
             limited_by: PinHeadroom::AVAILABLE_MEMORY,
             reason: "nothing is known".to_owned(),
         },
+        pin_ceiling: Some(pinfold::pool::PinCeiling {
+            bytes: 96 << 30,
+            stopped_by: Some("the driver has no more".to_owned()),
+        }),
     }
 }
 
@@ -176,5 +180,6 @@ pub(crate) fn probe_measured() -> ProbeReport {
             reason: "the control group has room for 15 GiB; 1 GiB is left to other programs"
                 .to_owned(),
         },
+        pin_ceiling: None,
     }
 }

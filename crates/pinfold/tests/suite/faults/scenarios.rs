@@ -2,7 +2,8 @@
 
 use pinfold::buffer::HandOver;
 use pinfold::kernels::dot::Dot;
-use pinfold::pool::{Pool, PoolOptions};
+use pinfold::pool::{PinOnUse, Pool, PoolOptions};
+use pinfold::transfer::{Engine, EngineOptions, Way};
 use pinfold::{Device, Error, EventKind, Memory, MemoryKind, Platform, Refused, Result, Stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -195,6 +196,42 @@ pub(super) fn two_devices(run: &Run<'_>) -> Result<()> {
     Ok(())
 }
 
+/// One thread, so that the calls come in the same order each time.
+pub(super) fn staged(run: &Run<'_>) -> Result<()> {
+    let (device, stream, memory) = run.one()?;
+    let mut options = EngineOptions::default();
+    (options.threads, options.way) = (Some(1), Some(Way::Staged));
+    (options.slot_bytes, options.slots) = (64 << 10, 2);
+    let engine = run.step(|| Engine::with_options(&memory, &device, &options))?;
+    let n = 70_000;
+    let data: Vec<u32> = (0..n).map(numbers(3)).collect();
+    let mut on_device = run.step(|| memory.device(n))?;
+    run.step(|| stream.fill(&mut on_device, 0xee))?;
+    run.step(|| engine.upload(&data, &mut on_device))?;
+    let mut back = vec![0; n];
+    run.step(|| engine.download(&on_device, &mut back))?;
+    assert!(back == data);
+    options.way = Some(Way::Driver);
+    let engine = run.step(|| Engine::with_options(&memory, &device, &options))?;
+    run.step(|| {
+        engine
+            .upload(&data[1..], &mut on_device)
+            .map(drop)
+            .or_else(expect_length)
+    })?;
+    run.step(|| engine.upload(&back, &mut on_device))?;
+    run.step(|| engine.download(&on_device, &mut back))?;
+    assert!(back == data);
+    Ok(())
+}
+
+fn expect_length(error: Error) -> Result<()> {
+    match error {
+        Error::Length { .. } => Ok(()),
+        other => Err(other),
+    }
+}
+
 pub(super) fn dropped_in_flight(run: &Run<'_>) -> Result<()> {
     let (device, stream, memory) = run.one()?;
     let mut kept = Vec::new();
@@ -337,4 +374,40 @@ pub(super) fn graph(run: &Run<'_>) -> Result<()> {
     })?;
     run.step(|| filling.launch(&stream))?;
     run.step(|| filling.launch(&other))
+}
+
+/// Buffers that are made ordinary memory before each use: one of the program's own memory, and
+/// over a pool one that has a segment of its own.
+pub(super) fn pinned_on_use(run: &Run<'_>) -> Result<()> {
+    const LARGE: usize = 20_000;
+    let device = run.device(0)?;
+    let stream = run.step(|| device.stream())?;
+    let devices = std::slice::from_ref(&device);
+    let mut options = PoolOptions::default();
+    options.pin_on_use = Some(PinOnUse {
+        idle_after: Duration::from_secs(3600),
+        least_bytes: 0,
+    });
+    let memory = match run.pooled {
+        true => Memory::pooled(devices, &options).unwrap(),
+        false => run.memory(devices),
+    };
+    let mut on_device = run.step(|| memory.device(LARGE))?;
+    let mut up = run.step(|| memory.exchange::<u32>(LARGE))?;
+    up.iter_mut()
+        .enumerate()
+        .for_each(|(i, v)| *v = numbers(4)(i));
+    let mut down = run.give(vec![0u32; LARGE], |data| memory.register(data))?;
+    for _ in 0..2 {
+        memory.unpin_idle(Duration::ZERO);
+        let flight = run.give(up.hand_over(), |up| stream.upload(up, &mut on_device))?;
+        let back = run.give(down.hand_over(), |down| stream.download(&on_device, down))?;
+        down = run.give(back, |back| back.wait())?;
+        let is_right = |(i, v): (usize, &u32)| *v == numbers(4)(i);
+        assert!(down.as_slice().iter().enumerate().all(is_right));
+        down.as_mut_slice().fill(0);
+        up = run.give(flight, |flight| flight.wait())?;
+        assert!(up.iter().enumerate().all(is_right));
+    }
+    Ok(())
 }

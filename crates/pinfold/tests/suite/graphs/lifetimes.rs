@@ -5,6 +5,7 @@ use crate::common::{Machine, everywhere, options, under_every_policy};
 use pinfold::kernels::dot::Dot;
 use pinfold::{Error, Graph, Memory, Result};
 use pinfold_hal_sim::Policy;
+use std::time::Duration;
 
 #[test]
 fn r13_the_pool_never_hands_out_a_block_of_a_live_graph() {
@@ -260,6 +261,38 @@ fn memory_that_is_only_borrowed_is_refused() {
         graph.host().unwrap().as_mut_slice().fill(8);
         let owned = graph.into_kept().unwrap().into_inner().unwrap();
         assert_eq!(owned, Some(vec![8; LEN]), "{}", place.name);
+    });
+}
+
+#[test]
+fn a_buffer_of_a_graph_stays_page_locked_however_long_it_idles() {
+    everywhere(1, |place| {
+        let (device, memory, stream) = one(place);
+        let mut on_device = memory.device::<u32>(LEN).unwrap();
+        let owned = memory.register(vec![4u32; LEN]).unwrap();
+        let idle = memory.register(vec![5u32; LEN]).unwrap();
+        let mut graph = device
+            .capture(|recorder| {
+                let owned = recorder.upload(owned, &mut on_device)?;
+                // Nor can anything be unpinned while the thread captures.
+                assert_eq!(memory.unpin_idle(Duration::ZERO).blocks, 0);
+                Ok(owned)
+            })
+            .unwrap();
+        assert_eq!(memory.unpin_idle(Duration::ZERO).blocks, 1);
+        let captured = device.capture(|recorder| {
+            let refused = recorder.upload(idle, &mut on_device).unwrap_err();
+            assert!(matches!(*refused.error, Error::Capturing { .. }));
+            Ok(())
+        });
+        drop(captured.unwrap());
+        graph.launch(&stream).unwrap();
+        let down = memory.download(LEN).unwrap();
+        let down = stream.download(&on_device, down).unwrap().wait().unwrap();
+        assert!(down.iter().all(|v| *v == 4), "{}", place.name);
+        let owned = graph.into_kept().unwrap();
+        assert_eq!(memory.unpin_idle(Duration::ZERO).blocks, 1);
+        assert_eq!(owned.into_inner().unwrap(), Some(vec![4; LEN]));
     });
 }
 
