@@ -5,7 +5,15 @@
 //   cg_update     x += alpha p; r -= alpha q;   cell.value = { r . D^-1 r, r . r }
 //   cg_direction  p = D^-1 r + beta p
 //
-// The host reads p . q and r . D^-1 r from the cell and works out alpha and beta. Row r of the
+// The host reads p . q and r . D^-1 r from the cell and works out alpha and beta. Or nobody waits
+// for the host, and two other kernels take them from the cells in device memory:
+//
+//   cg_update_by      as cg_update, with alpha = before.value[0] / curvature.value[0]
+//   cg_direction_by   as cg_direction, with beta = after.value[0] / before.value[0];
+//                     cell.value = { curvature.value[0], after.value[1] }
+//
+// where cg_spmv_dot published into curvature, cg_update_by into after, and the cg_update_by of the
+// step before (or the first cg_update) into before. Row r of the
 // matrix is columns[k], values[k] for k from row_start[r] up to row_start[r + 1]; the matrix may
 // be read in place from mapped host memory. Launch shapes and Rust twins:
 // crates/kernels/src/cg.rs.
@@ -83,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(THREADS_MAX) cg_spmv_dot(
     finish(sums, partial, ticket, cell, sequence);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS_MAX) cg_update(
+__device__ __forceinline__ void update(
     unsigned int n, double alpha, const double* __restrict__ p, const double* __restrict__ q,
     const double* __restrict__ inverse_diagonal, double* __restrict__ x, double* __restrict__ r,
     double* partial, unsigned int* ticket, Cell* cell, unsigned long long sequence
@@ -99,11 +107,48 @@ extern "C" __global__ void __launch_bounds__(THREADS_MAX) cg_update(
     finish(sums, partial, ticket, cell, sequence);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS_MAX) cg_direction(
+extern "C" __global__ void __launch_bounds__(THREADS_MAX) cg_update(
+    unsigned int n, double alpha, const double* __restrict__ p, const double* __restrict__ q,
+    const double* __restrict__ inverse_diagonal, double* __restrict__ x, double* __restrict__ r,
+    double* partial, unsigned int* ticket, Cell* cell, unsigned long long sequence
+) {
+    update(n, alpha, p, q, inverse_diagonal, x, r, partial, ticket, cell, sequence);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS_MAX) cg_update_by(
+    unsigned int n, const Cell* __restrict__ before, const Cell* __restrict__ curvature,
+    const double* __restrict__ p, const double* __restrict__ q,
+    const double* __restrict__ inverse_diagonal, double* __restrict__ x, double* __restrict__ r,
+    double* partial, unsigned int* ticket, Cell* after, unsigned long long sequence
+) {
+    const double alpha = before->value[0] / curvature->value[0];
+    update(n, alpha, p, q, inverse_diagonal, x, r, partial, ticket, after, sequence);
+}
+
+__device__ __forceinline__ void direction(
     unsigned int n, double beta, const double* __restrict__ inverse_diagonal,
     const double* __restrict__ r, double* __restrict__ p
 ) {
     for (unsigned long long i = grid_thread(); i < n; i += grid_threads()) {
         p[i] = inverse_diagonal[i] * r[i] + beta * p[i];
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS_MAX) cg_direction(
+    unsigned int n, double beta, const double* __restrict__ inverse_diagonal,
+    const double* __restrict__ r, double* __restrict__ p
+) {
+    direction(n, beta, inverse_diagonal, r, p);
+}
+
+// Publishes first: the host goes on while the vector is written.
+extern "C" __global__ void __launch_bounds__(THREADS_MAX) cg_direction_by(
+    unsigned int n, const Cell* __restrict__ before, const Cell* __restrict__ curvature,
+    const Cell* __restrict__ after, const double* __restrict__ inverse_diagonal,
+    const double* __restrict__ r, double* __restrict__ p, Cell* cell, unsigned long long sequence
+) {
+    if (grid_thread() == 0) {
+        publish(cell, curvature->value[0], after->value[1], sequence);
+    }
+    direction(n, after->value[0] / before->value[0], inverse_diagonal, r, p);
 }

@@ -13,6 +13,14 @@
 //! cg_direction(n: u32, beta: f64, inverse_diagonal: f64[n] read, r: f64[n] read,
 //!              p: f64[n] read-write)
 //!     p = D^-1 r + beta p                  publishes nothing
+//! cg_update_by(n: u32, before: CellWords[1] read, curvature: CellWords[1] read, p, q,
+//!              inverse_diagonal, x, r, FINISH)
+//!     as cg_update with alpha = before[0] / curvature[0]
+//! cg_direction_by(n: u32, before: CellWords[1] read, curvature: CellWords[1] read,
+//!                 after: CellWords[1] read, inverse_diagonal, r, p,
+//!                 cell: CellWords[1] read-write, sequence: u64)
+//!     as cg_direction with beta = after[0] / before[0]
+//!                                          publishes curvature[0] and after[1]
 //!
 //! FINISH is partial: f64[sums * blocks] write (1 sum, or 2 in cg_update),
 //!           ticket: u32[1] read-write, cell: CellWords[1] read-write, sequence: u64
@@ -25,10 +33,13 @@
 //! then `cg_update` with alpha = 0 for the first r . D^-1 r and `cg_direction` with beta = 0;
 //! after that repeat `cg_spmv_dot`, alpha = (r . D^-1 r) / (p . q), `cg_update`, beta = new / old
 //! r . D^-1 r, `cg_direction` (Saad, *Iterative Methods for Sparse Linear Systems*, 2nd edition,
-//! algorithm 9.1).
+//! algorithm 9.1). With `cg_update_by` and `cg_direction_by` the device works the factors out from
+//! what the kernels before them published into device memory.
 
-use crate::reduce::{Finish, Grid, WARP, block_sum, read_prefix, tree_sum, write_prefix};
-use pinfold_hal::{ModuleImage, Twin, TwinCall, TwinError};
+use crate::reduce::{
+    Cell, CellWords, Finish, Grid, WARP, block_sum, read_prefix, tree_sum, write_prefix,
+};
+use pinfold_hal::{ModuleImage, Twin, TwinArg, TwinCall, TwinError};
 
 /// Threads a block.
 const THREADS: u32 = 256;
@@ -45,6 +56,8 @@ pub fn image() -> ModuleImage {
             Twin::new("cg_spmv_dot", cg_spmv_dot),
             Twin::new("cg_update", cg_update),
             Twin::new("cg_direction", cg_direction),
+            Twin::new("cg_update_by", cg_update_by),
+            Twin::new("cg_direction_by", cg_direction_by),
         ],
     }
 }
@@ -178,14 +191,50 @@ fn cg_update(call: &mut TwinCall<'_>) -> Result<(), TwinError> {
         cell,
         sequence,
     ] = call.args::<11>()?;
-    let n = u64::from(n.scalar::<u32>()?);
     let alpha = alpha.scalar::<f64>()?;
+    let finish = Finish::<f64>::new(grid, 2, [partial, ticket, cell, sequence])?;
+    update(grid, alpha, [n, p, q, inverse, x, r], finish)
+}
+
+fn cg_update_by(call: &mut TwinCall<'_>) -> Result<(), TwinError> {
+    let grid = Grid::of(call)?;
+    let [
+        n,
+        before,
+        curvature,
+        p,
+        q,
+        inverse,
+        x,
+        r,
+        partial,
+        ticket,
+        after,
+        sequence,
+    ] = call.args::<12>()?;
+    let [before, _] = cell_values("before", before)?;
+    let [curvature, _] = cell_values("curvature", curvature)?;
+    let finish = Finish::<f64>::new(grid, 2, [partial, ticket, after, sequence])?;
+    update(grid, before / curvature, [n, p, q, inverse, x, r], finish)
+}
+
+/// What an earlier kernel published.
+fn cell_values(name: &str, cell: &TwinArg<'_>) -> Result<[f64; 2], TwinError> {
+    Ok(Cell::from(read_prefix::<CellWords>(name, cell, 1)?[0]).values())
+}
+
+fn update(
+    grid: Grid,
+    alpha: f64,
+    [n, p, q, inverse, x, r]: [&mut TwinArg<'_>; 6],
+    mut finish: Finish<'_, f64>,
+) -> Result<(), TwinError> {
+    let n = u64::from(n.scalar::<u32>()?);
     let p = read_prefix::<f64>("p", p, n)?;
     let q = read_prefix::<f64>("q", q, n)?;
     let inverse = read_prefix::<f64>("inverse_diagonal", inverse, n)?;
     let x = write_prefix::<f64>("x", x, n)?;
     let r = write_prefix::<f64>("r", r, n)?;
-    let mut finish = Finish::<f64>::new(grid, 2, [partial, ticket, cell, sequence])?;
     for (x, p) in x.iter_mut().zip(p) {
         *x += alpha * p;
     }
@@ -214,8 +263,24 @@ fn cg_update(call: &mut TwinCall<'_>) -> Result<(), TwinError> {
 fn cg_direction(call: &mut TwinCall<'_>) -> Result<(), TwinError> {
     Grid::of(call)?;
     let [n, beta, inverse, r, p] = call.args::<5>()?;
-    let n = u64::from(n.scalar::<u32>()?);
     let beta = beta.scalar::<f64>()?;
+    direction(beta, [n, inverse, r, p])
+}
+
+fn cg_direction_by(call: &mut TwinCall<'_>) -> Result<(), TwinError> {
+    Grid::of(call)?;
+    let [n, before, curvature, after, inverse, r, p, cell, sequence] = call.args::<9>()?;
+    let [before, _] = cell_values("before", before)?;
+    let [curvature, _] = cell_values("curvature", curvature)?;
+    let [after, squares] = cell_values("after", after)?;
+    let words = &mut write_prefix::<CellWords>("cell", cell, 1)?[0];
+    words[..2].copy_from_slice(&[curvature.to_bits(), squares.to_bits()]);
+    words[2] = sequence.scalar()?;
+    direction(after / before, [n, inverse, r, p])
+}
+
+fn direction(beta: f64, [n, inverse, r, p]: [&mut TwinArg<'_>; 4]) -> Result<(), TwinError> {
+    let n = u64::from(n.scalar::<u32>()?);
     let inverse = read_prefix::<f64>("inverse_diagonal", inverse, n)?;
     let r = read_prefix::<f64>("r", r, n)?;
     let p = write_prefix::<f64>("p", p, n)?;

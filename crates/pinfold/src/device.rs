@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::event::{Event, EventKind};
+use crate::graph::thread;
 use crate::platform::{Platform, PlatformInner};
 use crate::stream::Stream;
 use parking_lot::Mutex;
@@ -111,6 +112,7 @@ impl Device {
     /// # Errors
     /// What that work failed with.
     pub fn synchronize(&self) -> Result<()> {
+        thread::refuse("waiting for the device")?;
         self.ensure_open()?;
         self.driver()
             .device_synchronize(self.id())
@@ -166,6 +168,7 @@ impl Device {
         if self.inner.open.load(Ordering::Acquire) {
             return Ok(());
         }
+        thread::refuse("making a device's context")?;
         self.driver()
             .open(self.id())
             .map_err(Error::driver("making the device's context"))?;
@@ -213,6 +216,7 @@ impl Device {
 
 impl DeviceInner {
     fn settle(&self) -> Result<()> {
+        thread::refuse("waiting for the device")?;
         let wait = || {
             let outcome = self.platform.driver.device_synchronize(self.id);
             outcome.map_err(Error::driver("waiting for the device"))

@@ -262,6 +262,33 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// Something that would break a capture, refused before it could.
+    #[error(
+        "{doing} is not possible while this thread captures a graph; do it before or after the \
+         capture (page-locked memory that `reserve` has set aside can be had meanwhile)"
+    )]
+    Capturing {
+        /// What was to be done.
+        doing: &'static str,
+    },
+    /// A buffer that a graph may use at any time.
+    #[error(
+        "memory from {site} is in a graph, which may be launched at any time: return its handle \
+         from the closure and use `Graph::host` or `Graph::into_kept`, or drop the graph first"
+    )]
+    InGraph {
+        /// Where the buffer was allocated.
+        site: &'static Location<'static>,
+    },
+    /// Memory that is borrowed, so that no graph can keep it.
+    #[error(
+        "memory from {site} is borrowed for a while, and a graph could outlive that: make the \
+         buffer with `register` instead"
+    )]
+    Borrowed {
+        /// Where the memory was page-locked.
+        site: &'static Location<'static>,
+    },
     /// The driver refused.
     #[error("{doing}: {source}{}", sticky_hint(source))]
     Driver {
@@ -335,6 +362,9 @@ impl From<Refusal> for Error {
         match refusal {
             Refusal::Pool(problem) => Error::PoolFull { problem },
             Refusal::Driver(error) => Error::driver("getting page-locked memory")(error),
+            Refusal::Capturing => Error::Capturing {
+                doing: "getting more page-locked memory",
+            },
         }
     }
 }

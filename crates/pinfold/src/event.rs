@@ -2,6 +2,7 @@
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::graph::thread;
 use pinfold_hal::{ErrorCode, EventFlags, EventId, IpcEventHandle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,6 +62,7 @@ impl Event {
     /// # Errors
     /// [`Error::EventNotRecorded`], or what the work failed with.
     pub fn is_done(&self) -> Result<bool> {
+        thread::refuse("asking for an event")?;
         self.check_recorded()?;
         self.device
             .driver()
@@ -73,6 +75,7 @@ impl Event {
     /// # Errors
     /// [`Error::EventNotRecorded`], or what the work failed with.
     pub fn synchronize(&self) -> Result<()> {
+        thread::refuse("waiting for an event")?;
         self.check_recorded()?;
         self.device
             .driver()
@@ -86,6 +89,7 @@ impl Event {
     /// # Errors
     /// [`Error::EventNotRecorded`], or `InvalidHandle` for events that take no time stamps.
     pub fn elapsed_ns_since(&self, earlier: &Event) -> Result<Option<f64>> {
+        thread::refuse("reading the time between events")?;
         self.check_recorded()?;
         earlier.check_recorded()?;
         earlier.check_platform(&self.device)?;

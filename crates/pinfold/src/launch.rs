@@ -1,9 +1,10 @@
 //! Kernels: loading PTX with its twins, and launching with arguments that say what they touch.
 
-use crate::buffer::{DeviceRead, DeviceWrite, Expected, ScalarCell};
+use crate::buffer::{CellState, DeviceRead, DeviceWrite, Expected, ScalarCell};
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::graph::thread;
 use crate::memory::block::Block;
 use crate::memory::pin_on_use::InUse;
 use crate::stream::Stream;
@@ -32,6 +33,7 @@ impl Module {
     /// # Errors
     /// [`Error::Driver`]; for PTX that does not compile the text carries the compiler's log.
     pub fn load(device: &Device, image: &ModuleImage) -> Result<Self> {
+        thread::refuse("loading kernels")?;
         device.ensure_open()?;
         let id = device
             .driver()
@@ -43,6 +45,11 @@ impl Module {
                 id,
             }),
         })
+    }
+
+    /// True for two holders of one module.
+    pub(crate) fn is(&self, other: &Module) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// Finds a kernel by its name.
@@ -66,15 +73,23 @@ impl Module {
 
 impl Drop for ModuleInner {
     fn drop(&mut self) {
-        // Kernels of the module may be in flight on any stream; unloading is rare, so wait for
-        // all. Where that cannot be done the module stays loaded.
-        let settled = self.device.settle();
-        if settled.is_err_and(|error| !error.device_is_lost()) {
-            return;
+        let (device, id) = (self.device.clone(), self.id);
+        match thread::captures() {
+            true => thread::later(move || unload(&device, id)),
+            false => unload(&device, id),
         }
-        // SAFETY: the device is idle or lost, and the last holder of the module's kernels is gone.
-        let _ = unsafe { self.device.driver().module_unload(self.id) };
     }
+}
+
+fn unload(device: &Device, id: ModuleId) {
+    // Kernels of the module may be in flight on any stream; unloading is rare, so wait for
+    // all. Where that cannot be done the module stays loaded.
+    let settled = device.settle();
+    if settled.is_err_and(|error| !error.device_is_lost()) {
+        return;
+    }
+    // SAFETY: the device is idle or lost, and the last holder of the module's kernels is gone.
+    let _ = unsafe { device.driver().module_unload(id) };
 }
 
 impl fmt::Debug for Module {
@@ -132,6 +147,8 @@ impl Shape {
 #[derive(Default)]
 pub struct Args<'a> {
     items: SmallVec<[Item<'a>; 12]>,
+    /// Cells that are published into, and the numbers.
+    published: SmallVec<[(&'a Arc<CellState>, u64); 1]>,
     too_large: bool,
 }
 
@@ -226,8 +243,10 @@ impl<'a> Args<'a> {
 
     /// A cell that the kernel publishes into, followed by the number to publish under.
     #[must_use]
-    pub fn publishes(self, cell: &'a mut ScalarCell, expected: &Expected) -> Self {
-        let block = (*cell).block();
+    pub fn publishes(mut self, cell: &'a mut ScalarCell, expected: &Expected) -> Self {
+        let cell = (*cell).state();
+        self.published.push((cell, expected.sequence()));
+        let block = cell.block();
         self.memory(block, 0, block.bytes(), Access::ReadWrite, Pattern::ONCE)
             .scalar(expected.sequence())
     }
@@ -329,6 +348,14 @@ impl Stream {
             // that is borrowed now and whose uses are noted behind the launch, so that its memory
             // lives on and nobody touches it until the launch was waited for.
             unsafe { self.device().driver().launch(self.id(), kernel.id, &launch) }
-        })
+        })?;
+        if let Some(recording) = self.recording() {
+            let mut recording = recording.borrow_mut();
+            recording.keep(&kernel.module);
+            for (cell, sequence) in args.published {
+                recording.publishes(cell, sequence);
+            }
+        }
+        Ok(())
     }
 }

@@ -31,16 +31,17 @@
 //! [`platform`] which backend, which devices · [`device`], [`stream`], [`event`] · [`buffer`] the
 //! typed buffers and what "in flight" means, [`misuse`] what does not compile · [`memory`] from a
 //! use to memory, with the reason · [`pool`] page-locked memory in nanoseconds · [`launch`] your
-//! own kernels · [`kernels`] the built-in ones · [`transfer`] the fastest way for ordinary memory
-//! and files · [`track`] who has what · [`measure`] what this machine's memory does · [`profiles`]
-//! what is known of machines · [`probe`] what this machine is · [`error`] what can go wrong, and
-//! what to do.
+//! own kernels · [`kernels`] the built-in ones · [`graph`] work that is recorded once and launched
+//! often · [`transfer`] the fastest way for ordinary memory and files · [`track`] who has what ·
+//! [`measure`] what this machine's memory does · [`profiles`] what is known of machines · [`probe`]
+//! what this machine is · [`error`] what can go wrong, and what to do.
 
 pub mod buffer;
 pub mod device;
 mod element;
 pub mod error;
 pub mod event;
+pub mod graph;
 pub mod kernels;
 pub mod launch;
 pub mod measure;
@@ -63,6 +64,7 @@ pub use device::Device;
 pub use element::Element;
 pub use error::{Bytes, Error, Refused, Result};
 pub use event::{Event, EventKind};
+pub use graph::Graph;
 pub use launch::{Args, Kernel, Module, Shape};
 pub use memory::{Memory, Placement};
 pub use pinfold_hal as hal;

@@ -370,3 +370,78 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Launching a graph while the host has its buffers
+//!
+//! [`Graph::host`](crate::Graph::host) lends them, and a launch needs them back. Right:
+//!
+//! ```
+//! # use pinfold::{DeviceChoice, Memory};
+//! # fn main() -> Result<(), pinfold::Error> {
+//! # let device = "sim".parse::<DeviceChoice>()?.open()?.device;
+//! # let memory = Memory::new(&device);
+//! # let stream = device.stream()?;
+//! # let (up, mut on_device) = (memory.upload::<f32>(10)?, memory.device::<f32>(10)?);
+//! let mut graph = device.capture(|recorder| Ok(recorder.upload(up, &mut on_device)?))?;
+//! let up = graph.host()?;
+//! up.write(0, &[1.0])?;
+//! graph.launch(&stream)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Wrong (E0499):
+//!
+//! ```compile_fail,E0499
+//! # use pinfold::{DeviceChoice, Memory};
+//! # fn main() -> Result<(), pinfold::Error> {
+//! # let device = "sim".parse::<DeviceChoice>()?.open()?.device;
+//! # let memory = Memory::new(&device);
+//! # let stream = device.stream()?;
+//! # let (up, mut on_device) = (memory.upload::<f32>(10)?, memory.device::<f32>(10)?);
+//! let mut graph = device.capture(|recorder| Ok(recorder.upload(up, &mut on_device)?))?;
+//! let up = graph.host()?;
+//! graph.launch(&stream)?;
+//! up.write(0, &[1.0])?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Keeping the stream of a capture
+//!
+//! Work on it would be recorded for a graph that is there already. Right:
+//!
+//! ```
+//! # use pinfold::{DeviceChoice, Memory};
+//! # fn main() -> Result<(), pinfold::Error> {
+//! # let device = "sim".parse::<DeviceChoice>()?.open()?.device;
+//! # let memory = Memory::new(&device);
+//! # let stream = device.stream()?;
+//! # let (up, mut on_device) = (memory.upload::<f32>(10)?, memory.device::<f32>(10)?);
+//! let mut recorded = false;
+//! let graph = device.capture(|recorder| {
+//!     recorded = true;
+//!     recorder.fill(&mut on_device, 0)
+//! })?;
+//! # assert!(recorded);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Wrong (E0521):
+//!
+//! ```compile_fail,E0521
+//! # use pinfold::{DeviceChoice, Memory};
+//! # fn main() -> Result<(), pinfold::Error> {
+//! # let device = "sim".parse::<DeviceChoice>()?.open()?.device;
+//! # let memory = Memory::new(&device);
+//! # let stream = device.stream()?;
+//! # let (up, mut on_device) = (memory.upload::<f32>(10)?, memory.device::<f32>(10)?);
+//! let mut kept = None;
+//! let graph = device.capture(|recorder| {
+//!     kept = Some(recorder);
+//!     recorder.fill(&mut on_device, 0)
+//! })?;
+//! # Ok(())
+//! # }
+//! ```

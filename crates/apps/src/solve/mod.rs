@@ -1,11 +1,14 @@
 //! Conjugate gradients with a Jacobi preconditioner on a sparse matrix from a file, under several
 //! ways to place the matrix and to get two scalars a step to the host.
 //!
-//! [`place`] the ways · [`steps`] the iteration, the same for all of them but one · [`on_host`]
-//! that one: the device only multiplies, and everything crosses the link in every step.
+//! [`place`] the ways · [`steps`] the iteration, the same for all of them but two · [`recorded`]
+//! the one where every step is one graph · [`on_host`] the one where the device only multiplies,
+//! and everything crosses the link in every step · [`step_costs`] what graphs save.
 
 mod on_host;
 mod place;
+mod recorded;
+mod step_costs;
 mod steps;
 
 use crate::error::{JobError, Result};

@@ -1,6 +1,7 @@
 //! The ways to place the matrix and to get scalars to the host, and the choice between them.
 
 use super::System;
+use super::step_costs::StepCosts;
 use crate::error::Result;
 use pinfold::kernels::cg::HostMatrix;
 use pinfold::measure::ReadCosts;
@@ -26,6 +27,8 @@ pub(super) enum Scalars {
     Waited,
     /// Published into mapped memory, polled for.
     Polled,
+    /// The same, once for a whole step that is one graph.
+    Recorded,
 }
 
 /// One strategy.
@@ -36,7 +39,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    pub(super) const ALL: [Way; 5] = [
+    pub(super) const ALL: [Way; 6] = [
         Way {
             matrix: MatrixPlace::CopiedEachStep,
             scalars: Scalars::Copied,
@@ -54,6 +57,10 @@ impl Way {
             scalars: Scalars::Polled,
         },
         Way {
+            matrix: MatrixPlace::Device,
+            scalars: Scalars::Recorded,
+        },
+        Way {
             matrix: MatrixPlace::InPlace,
             scalars: Scalars::Polled,
         },
@@ -66,6 +73,7 @@ impl Way {
             (MatrixPlace::Device, Scalars::Copied) => "resident, scalars copied",
             (MatrixPlace::Device, Scalars::Waited) => "resident, scalars mapped",
             (MatrixPlace::Device, Scalars::Polled) => "resident, scalars polled",
+            (MatrixPlace::Device, Scalars::Recorded) => "resident, one graph a step",
             (MatrixPlace::InPlace, _) => "matrix in place",
         }
     }
@@ -79,6 +87,9 @@ impl Way {
                 "device; scalars in mapped memory, waited for"
             }
             (MatrixPlace::Device, Scalars::Polled) => "device; scalars in mapped memory, polled",
+            (MatrixPlace::Device, Scalars::Recorded) => {
+                "device; one graph a step, scalars in mapped memory, polled"
+            }
             (MatrixPlace::InPlace, _) => "mapped, read in place; scalars polled",
         }
     }
@@ -119,6 +130,8 @@ struct Predicted {
     resident_ns: f64,
     /// Memory on the device and a copy to it, once.
     copy_ns: f64,
+    /// Steps on the device, as single launches and as graphs.
+    steps: StepCosts,
 }
 
 impl Predicted {
@@ -134,6 +147,7 @@ impl Predicted {
                 false => costs.scalar_published_ns.min(in_place_ns),
             },
             copy_ns: copy_ns(memory, system)?,
+            steps: StepCosts::measure(memory)?,
         })
     }
 
@@ -142,7 +156,17 @@ impl Predicted {
     }
 
     fn all_resident_ns(self) -> f64 {
-        STEPS_ASSUMED * self.resident_ns + self.copy_ns
+        let saved_ns = self.steps.saved_ns(STEPS_ASSUMED).max(0.0);
+        STEPS_ASSUMED * self.resident_ns + self.copy_ns - saved_ns
+    }
+
+    /// How scalars that kernels publish get to the host.
+    fn published(self) -> Scalars {
+        let saves = self.place() == MatrixPlace::Device && self.steps.saved_ns(STEPS_ASSUMED) > 0.0;
+        match saves {
+            true => Scalars::Recorded,
+            false => Scalars::Polled,
+        }
     }
 
     fn place(self) -> MatrixPlace {
@@ -155,12 +179,15 @@ impl Predicted {
     fn reason(self, bytes: u64) -> String {
         format!(
             "the kernel that reads the matrix ({}) should take {} in place, and {} on the device \
-             after {} once for memory and a copy there: {} against {} in an assumed \
-             {STEPS_ASSUMED} steps",
+             after {} once for memory and a copy there, where a graph for each step takes {} \
+             instead of {}, and {} once: {} against {} in an assumed {STEPS_ASSUMED} steps",
             Bytes(bytes),
             micros(self.in_place_ns),
             micros(self.resident_ns),
             micros(self.copy_ns),
+            micros(self.steps.recorded_ns),
+            micros(self.steps.polled_ns),
+            micros(self.steps.recording_ns),
             micros(self.all_in_place_ns()),
             micros(self.all_resident_ns()),
         )
@@ -191,9 +218,10 @@ fn micros(ns: f64) -> String {
 /// matrix stays in host memory where the device has no room for it.
 pub(super) fn choose(memory: &Memory, system: &System<'_>, costs: &ReadCosts) -> Result<Choice> {
     let bytes = system.matrix.bytes();
-    let (matrix, matrix_reason) = if fits_on_device(memory, system)? {
+    let (matrix, published_way, matrix_reason) = if fits_on_device(memory, system)? {
         let predicted = Predicted::measure(memory, system, costs)?;
-        (predicted.place(), predicted.reason(bytes))
+        let reason = predicted.reason(bytes);
+        (predicted.place(), predicted.published(), reason)
     } else {
         let in_place = micros(costs.in_place.time_ns(bytes));
         let reason = format!(
@@ -201,11 +229,11 @@ pub(super) fn choose(memory: &Memory, system: &System<'_>, costs: &ReadCosts) ->
              read it in place",
             Bytes(bytes)
         );
-        (MatrixPlace::InPlace, reason)
+        (MatrixPlace::InPlace, Scalars::Polled, reason)
     };
     let (copied, published) = (costs.scalar_copied_ns, costs.scalar_published_ns);
     let scalars = match published <= copied || matrix == MatrixPlace::InPlace {
-        true => Scalars::Polled,
+        true => published_way,
         false => Scalars::Copied,
     };
     let how = match costs.simulated {
@@ -228,12 +256,20 @@ pub(super) fn choose(memory: &Memory, system: &System<'_>, costs: &ReadCosts) ->
 mod tests {
     use super::*;
 
+    /// Graphs that save nothing.
+    const NO_GRAPHS: StepCosts = StepCosts {
+        polled_ns: 20e3,
+        recorded_ns: 20e3,
+        recording_ns: 100e3,
+    };
+
     #[test]
     fn in_place_is_chosen_where_the_copy_does_not_pay_in_the_assumed_steps() {
         let predicted = Predicted {
             in_place_ns: 10e3,
             resident_ns: 8e3,
             copy_ns: 400e3,
+            steps: NO_GRAPHS,
         };
         // 1000 µs against 1200 µs.
         assert_eq!(predicted.place(), MatrixPlace::InPlace);
@@ -252,8 +288,28 @@ mod tests {
                 in_place_ns: 10e3,
                 resident_ns: 8e3,
                 copy_ns,
+                steps: NO_GRAPHS,
             };
             assert_eq!(predicted.place(), MatrixPlace::Device, "{copy_ns}");
+            assert_eq!(predicted.published(), Scalars::Polled, "{copy_ns}");
         }
+    }
+
+    #[test]
+    fn graphs_are_chosen_where_they_save_and_may_decide_the_place() {
+        let predicted = |recorded_ns| Predicted {
+            in_place_ns: 10e3,
+            resident_ns: 8e3,
+            copy_ns: 400e3,
+            steps: StepCosts {
+                recorded_ns,
+                ..NO_GRAPHS
+            },
+        };
+        // 1000 µs against 1200 - 100 µs, and 1200 - 300 µs.
+        assert_eq!(predicted(18e3).place(), MatrixPlace::InPlace);
+        assert_eq!(predicted(18e3).published(), Scalars::Polled);
+        assert_eq!(predicted(16e3).place(), MatrixPlace::Device);
+        assert_eq!(predicted(16e3).published(), Scalars::Recorded);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::on_host;
 use super::place::{MatrixPlace, Scalars, Way};
+use super::recorded::Cells;
 use super::{Outcome, System};
 use crate::error::Result;
 use pinfold::buffer::{DeviceRead, Expected};
@@ -11,24 +12,38 @@ use pinfold::{Device, DeviceBuffer, DownloadBuffer, Memory, Placement, ScalarCel
 use std::time::Duration;
 
 /// No step takes nearly as long.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(super) const LIMIT: Duration = Duration::from_secs(120);
 
 /// The device side: kernels, vectors, and the places for scalars. Made once, used by every solve.
 pub(super) struct Solver {
     pub(super) stream: Stream,
     pub(super) cg: Cg,
-    vectors: Vectors,
+    pub(super) vectors: Vectors,
     cell: ScalarCell,
     cell_on_device: CellBuffer,
-    cell_copy: Option<DownloadBuffer<CellWords>>,
+    pub(super) cells: Cells,
+    pub(super) cell_copy: Option<DownloadBuffer<CellWords>>,
 }
 
 pub(super) struct Vectors {
     x: DeviceBuffer<f64>,
-    r: DeviceBuffer<f64>,
+    pub(super) r: DeviceBuffer<f64>,
     pub(super) p: DeviceBuffer<f64>,
     pub(super) q: DeviceBuffer<f64>,
-    inverse_diagonal: DeviceBuffer<f64>,
+    pub(super) inverse_diagonal: DeviceBuffer<f64>,
+}
+
+impl Vectors {
+    /// Those of an update.
+    pub(super) fn for_update(&mut self) -> UpdateVectors<'_> {
+        UpdateVectors {
+            p: &self.p,
+            q: &self.q,
+            inverse_diagonal: &self.inverse_diagonal,
+            x: &mut self.x,
+            r: &mut self.r,
+        }
+    }
 }
 
 /// What one iteration moved over the link.
@@ -38,7 +53,7 @@ struct StepBytes {
 }
 
 /// Bytes of one published or copied cell.
-const CELL_BYTES: u64 = size_of::<CellWords>() as u64;
+pub(super) const CELL_BYTES: u64 = size_of::<CellWords>() as u64;
 
 impl Solver {
     pub(super) fn new(memory: &Memory, system: &System<'_>) -> Result<Self> {
@@ -57,6 +72,7 @@ impl Solver {
             vectors,
             cell: memory.scalar_cell()?,
             cell_on_device: memory.device(1)?,
+            cells: Cells::new(memory)?,
             cell_copy: Some(memory.download(1)?),
         })
     }
@@ -91,8 +107,12 @@ impl Solver {
                 self.load_vectors(memory, system)?;
                 let bytes = matrix.bytes();
                 let (flying, on_device) = matrix.upload(memory, &self.stream)?;
-                let mut outcome =
-                    self.iterate(memory, system, &on_device, way.scalars, 0, start_ns)?;
+                let mut outcome = match way.scalars {
+                    Scalars::Recorded => {
+                        self.iterate_recorded(memory, system, &on_device, start_ns)?
+                    }
+                    scalars => self.iterate(memory, system, &on_device, scalars, 0, start_ns)?,
+                };
                 outcome.bytes_up += bytes;
                 drop(flying.wait()?);
                 outcome
@@ -168,19 +188,22 @@ impl Solver {
         }
         let loop_ns = self.device().now_ns() - loop_start_ns;
         let n = system.b.len();
-        let x = self
-            .stream
-            .download(&self.vectors.x, memory.download::<f64>(n)?)?
-            .wait()?;
+        let x = self.download_solution(memory)?;
         let total_ns = self.device().now_ns() - start_ns;
         Ok(Outcome {
-            x: x.to_vec(),
+            x,
             iterations,
             loop_seconds: loop_ns as f64 * 1e-9,
             total_seconds: total_ns as f64 * 1e-9,
             bytes_up: iterations * step.up + 16 * n as u64,
             bytes_down: iterations * step.down + CELL_BYTES + 8 * n as u64,
         })
+    }
+
+    pub(super) fn download_solution(&mut self, memory: &Memory) -> Result<Vec<f64>> {
+        let x = &self.vectors.x;
+        let host = memory.download::<f64>(x.len())?;
+        Ok(self.stream.download(x, host)?.wait()?.to_vec())
     }
 
     /// q = A p; returns p . q.
@@ -218,20 +241,7 @@ impl Solver {
             cell_on_device,
             ..
         } = self;
-        let Vectors {
-            x,
-            r,
-            p,
-            q,
-            inverse_diagonal,
-        } = vectors;
-        let vectors = UpdateVectors {
-            p,
-            q,
-            inverse_diagonal,
-            x,
-            r,
-        };
+        let vectors = vectors.for_update();
         let expected = match scalars {
             Scalars::Copied => {
                 cg.update(stream, alpha, vectors, cell_on_device)?;
@@ -243,7 +253,7 @@ impl Solver {
     }
 
     /// p = z + beta p.
-    fn direction(&mut self, beta: f64) -> Result<()> {
+    pub(super) fn direction(&mut self, beta: f64) -> Result<()> {
         let Solver {
             stream,
             cg,
@@ -268,17 +278,24 @@ impl Solver {
                 }
                 Ok(self.cell.wait(expected, LIMIT)?)
             }
-            None => {
-                let Some(to) = self.cell_copy.take() else {
-                    return Ok([f64::NAN; 2]);
-                };
-                let copy = self.stream.download(&self.cell_on_device, to)?.wait()?;
-                let [first, second, ..] = copy[0];
-                self.cell_copy = Some(copy);
-                Ok([f64::from_bits(first), f64::from_bits(second)])
-            }
+            None => copied(&self.stream, &self.cell_on_device, &mut self.cell_copy),
         }
     }
+}
+
+/// A cell's values, by way of a copy into the buffer that is at hand.
+pub(super) fn copied(
+    stream: &Stream,
+    cell: &CellBuffer,
+    by: &mut Option<DownloadBuffer<CellWords>>,
+) -> Result<[f64; 2]> {
+    let Some(to) = by.take() else {
+        return Ok([f64::NAN; 2]);
+    };
+    let copy = stream.download(cell, to)?.wait()?;
+    let [first, second, ..] = copy[0];
+    *by = Some(copy);
+    Ok([f64::from_bits(first), f64::from_bits(second)])
 }
 
 pub(super) fn norm(vector: &[f64]) -> f64 {

@@ -127,7 +127,7 @@ fn the_solver_gives_the_same_answers_under_every_policy() {
         assert!(sim.hazards().is_empty(), "{policy}: {:?}", sim.hazards());
     }
     let report = first.unwrap();
-    assert_eq!(report.strategies.len(), 6);
+    assert_eq!(report.strategies.len(), 7);
     // All ways with the vectors on the device do the same arithmetic in the same order.
     let on_device = &report.strategies[1..];
     assert!(

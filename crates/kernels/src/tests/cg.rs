@@ -202,6 +202,48 @@ fn an_update_is_the_kernels_to_the_bit() {
 }
 
 #[test]
+fn factors_from_the_device_give_the_same_as_factors_from_the_host() {
+    let mut rng = fastrand::Rng::with_seed(7);
+    for n in [0, 1, 100, 3000] {
+        let [p, q, inverse, x, r] = [(); 5].map(|()| random_f64(&mut rng, n));
+        let cell = |values| [CellWords::from(Cell::new(values, 0))];
+        let (before, curvature) = (cell([0.7, 8.0]), cell([-0.3, 9.0]));
+        let update = |kernel: &str, factor: Vec<TwinArg<'_>>| {
+            let (mut x, mut r) = (x.clone(), r.clone());
+            let mut out = Output::new(3, 2);
+            let mut args = vec![scalar(n as u32)];
+            args.extend(factor);
+            args.extend([read(&p), read(&q), read(&inverse), write(&mut x)]);
+            args.push(write(&mut r));
+            args.extend(out.args());
+            run(&image(), kernel, (3, 96), args).unwrap();
+            (bits(&x), bits(&r), out.values())
+        };
+        let wanted = update("cg_update", vec![scalar(0.7 / -0.3)]);
+        let (x, r, values) = update("cg_update_by", vec![read(&before), read(&curvature)]);
+        assert_eq!((x, r, bits(&values)), (wanted.0, wanted.1, bits(&wanted.2)));
+
+        let after = cell([0.4, 0.25]);
+        let (mut by_host, mut by_device) = (p.clone(), p.clone());
+        let mut args = vec![scalar(n as u32), scalar(0.4 / 0.7), read(&inverse)];
+        args.extend([read(&q), write(&mut by_host)]);
+        run(&image(), "cg_direction", (3, 96), args).unwrap();
+        let mut out = Output::new(0, 0);
+        let mut args = vec![scalar(n as u32), read(&before), read(&curvature)];
+        args.extend([
+            read(&after),
+            read(&inverse),
+            read(&q),
+            write(&mut by_device),
+        ]);
+        args.extend([write(&mut out.cell), scalar(SEQUENCE)]);
+        run(&image(), "cg_direction_by", (3, 96), args).unwrap();
+        assert_eq!(bits(&by_host), bits(&by_device));
+        assert_eq!(out.values(), [-0.3, 0.25]);
+    }
+}
+
+#[test]
 fn the_kernels_together_solve_a_system() {
     let a = Csr::laplacian(40);
     let n = a.rows() as usize;

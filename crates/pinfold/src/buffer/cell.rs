@@ -4,9 +4,14 @@
 //! kernel that publishes into a cell writes its values, then a sequence number with release order
 //! at system scope; the host polls the number with acquire order, and so sees the values. Both
 //! sides use atomic accesses only.
+//!
+//! A kernel in a graph publishes under the same number at every launch. So a launch sets the number
+//! back first, once nothing is on its way into the cell, and counts before and after that: whoever
+//! is reading at that moment takes what he found for not published yet.
 
 use super::raw::SharedWords;
 use crate::error::{Error, Result};
+use crate::graph::thread;
 use crate::memory::Placement;
 use crate::memory::block::Block;
 use std::borrow::Borrow;
@@ -20,12 +25,21 @@ const SEQUENCE_WORD: usize = 2;
 
 /// Two `f64` and a sequence number in mapped host memory.
 pub struct ScalarCell {
+    state: Arc<CellState>,
+}
+
+/// What a cell shares with the graphs that publish into it.
+pub(crate) struct CellState {
     words: SharedWords,
     id: u64,
     last_expected: AtomicU64,
+    /// How often the host began to set the number, and how often it had done so.
+    sets_begun: AtomicU64,
+    sets_done: AtomicU64,
 }
 
-/// What a kernel was told to publish; to be given to [`ScalarCell::wait`].
+/// What a kernel was told to publish; to be given to [`ScalarCell::wait`]. That of a kernel in a
+/// graph is good for every launch.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the kernel's values are lost unless they are waited for"]
 pub struct Expected {
@@ -48,24 +62,32 @@ impl ScalarCell {
 
     pub(crate) fn new(block: Arc<Block>) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(1);
-        ScalarCell {
+        let state = CellState {
             words: SharedWords::new(block),
             id: IDS.fetch_add(1, Ordering::Relaxed),
             last_expected: AtomicU64::new(0),
+            sets_begun: AtomicU64::new(0),
+            sets_done: AtomicU64::new(0),
+        };
+        ScalarCell {
+            state: Arc::new(state),
         }
     }
 
-    pub(crate) fn block(&self) -> &Arc<Block> {
-        self.words.block()
+    pub(crate) fn state(&self) -> &Arc<CellState> {
+        &self.state
+    }
+
+    fn block(&self) -> &Arc<Block> {
+        self.state.block()
     }
 
     /// The next number, for a kernel to publish under.
     pub(crate) fn expect(&mut self) -> Expected {
-        let last = self.last_expected.get_mut();
-        *last += 1;
+        let last = self.state.last_expected.fetch_add(1, Ordering::AcqRel);
         Expected {
-            cell: self.id,
-            sequence: *last,
+            cell: self.state.id,
+            sequence: last + 1,
         }
     }
 
@@ -79,18 +101,30 @@ impl ScalarCell {
     /// # Errors
     /// [`Error::Scalar`] where a later launch has overwritten them, or they are another cell's.
     pub fn poll(&self, expected: &Expected) -> Result<Option<[f64; VALUES]>> {
-        if expected.cell != self.id {
+        let CellState {
+            words,
+            id,
+            sets_begun,
+            sets_done,
+            ..
+        } = &*self.state;
+        if expected.cell != *id {
             let problem = "the scalars are published into another cell".to_owned();
             return Err(Error::Scalar { problem });
         }
-        let found = self.words.load(SEQUENCE_WORD, Ordering::Acquire);
+        let done = sets_done.load(Ordering::Acquire);
+        let begun = sets_begun.load(Ordering::Acquire);
+        let found = words.load(SEQUENCE_WORD, Ordering::Acquire);
         if found < expected.sequence {
             return Ok(None);
         }
         // Acquire loads: the number is looked at again after the values.
-        let value = |word| f64::from_bits(self.words.load(word, Ordering::Acquire));
+        let value = |word| f64::from_bits(words.load(word, Ordering::Acquire));
         let values = [value(0), value(1)];
-        let after = self.words.load(SEQUENCE_WORD, Ordering::Acquire);
+        let after = words.load(SEQUENCE_WORD, Ordering::Acquire);
+        if done != begun || sets_begun.load(Ordering::Acquire) != begun {
+            return Ok(None);
+        }
         if (found, after) != (expected.sequence, expected.sequence) {
             let problem = "a later launch has overwritten the scalars".to_owned();
             return Err(Error::Scalar { problem });
@@ -105,6 +139,7 @@ impl ScalarCell {
     /// publishing; [`Error::Scalar`] as for [`poll`](Self::poll); [`Error::Driver`] where the
     /// kernel failed.
     pub fn wait(&self, expected: impl Borrow<Expected>, limit: Duration) -> Result<[f64; VALUES]> {
+        thread::refuse("waiting for a scalar")?;
         let expected = expected.borrow();
         let device = self.block().first_device().clone();
         let start = Instant::now();
@@ -138,8 +173,78 @@ impl ScalarCell {
     }
 }
 
+impl CellState {
+    pub(crate) fn block(&self) -> &Arc<Block> {
+        self.words.block()
+    }
+
+    /// Waits until no kernel is on its way to publish into the cell. `last` is the number of a
+    /// graph's last publication: where it is there, and none was promised since, nobody is.
+    pub(crate) fn until_published(&self, last: u64) -> Result<()> {
+        let is_there = self.words.load(SEQUENCE_WORD, Ordering::Acquire) == last;
+        match is_there && self.last_expected.load(Ordering::Acquire) == last {
+            true => Ok(()),
+            false => self.block().wait(),
+        }
+    }
+
+    /// Sets the number back to that of nothing published, and returns what it was.
+    pub(crate) fn rearm(&self) -> u64 {
+        let number = self.words.load(SEQUENCE_WORD, Ordering::Acquire);
+        self.set(0);
+        number
+    }
+
+    /// Sets the number to what it was: nothing will be published after all.
+    pub(crate) fn take_back(&self, number: u64) {
+        self.set(number);
+    }
+
+    fn set(&self, number: u64) {
+        // Whoever sees the new number, or what is published after it, sees that it was begun;
+        // whoever sees that it is done sees the new number.
+        self.sets_begun.fetch_add(1, Ordering::AcqRel);
+        self.words.store(SEQUENCE_WORD, number);
+        self.sets_done.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 impl fmt::Debug for ScalarCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScalarCell").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Memory, Platform};
+    use pinfold_model::Profile;
+
+    #[test]
+    fn whoever_reads_while_a_cell_is_set_back_never_mixes_two_launches() {
+        const LAUNCHES: u64 = 200_000;
+        let device = Platform::simulated(Profile::h200()).device(0).unwrap();
+        let mut cell = Memory::new(&device).scalar_cell().unwrap();
+        let expected = cell.expect();
+        let state = cell.state().clone();
+        std::thread::scope(|scope| {
+            // As a graph's launches do, and its kernels.
+            let launches = scope.spawn(move || {
+                for launch in 0..LAUNCHES {
+                    state.until_published(1).unwrap();
+                    state.rearm();
+                    let bits = (launch as f64).to_bits();
+                    state.words.store(0, bits);
+                    state.words.store(1, bits);
+                    state.words.store(SEQUENCE_WORD, 1);
+                }
+            });
+            while !launches.is_finished() {
+                if let Some([first, second]) = cell.poll(&expected).unwrap() {
+                    assert_eq!(first, second);
+                }
+            }
+        });
     }
 }

@@ -3,6 +3,7 @@
 use super::HostBuffer;
 use crate::error::{Error, Refused, Result};
 use crate::memory::Placement;
+use crate::memory::block::Block;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,21 @@ impl<B: HostBuffer> InFlight<B> {
         &self.buffer
     }
 
+    pub(crate) fn buffer_mut(&mut self) -> &mut B {
+        &mut self.buffer
+    }
+
+    pub(crate) fn into_buffer(self) -> B {
+        self.buffer
+    }
+
+    /// The block, where no graph may use it at any time.
+    fn unbound(&self) -> Result<&Block> {
+        let block = self.buffer.block().0;
+        block.check_bound_at_most(0)?;
+        Ok(block)
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.buffer.len()
@@ -44,10 +60,10 @@ impl<B: HostBuffer> InFlight<B> {
     /// Waits until no device uses the buffer, and gives it back to the host.
     ///
     /// # Errors
-    /// What the work failed with. The handle comes back in the error: the device may still have
-    /// the buffer.
+    /// What the work failed with; [`Error::InGraph`] while a graph has the buffer. The handle comes
+    /// back in the error: the device may still have the buffer.
     pub fn wait(self) -> Result<B, Refused<Self>> {
-        match self.buffer.block().0.wait() {
+        match self.unbound().and_then(Block::wait) {
             Ok(()) => Ok(self.buffer),
             Err(error) => Err(Refused::new(error, self)),
         }
@@ -56,7 +72,7 @@ impl<B: HostBuffer> InFlight<B> {
     /// As [`wait`](Self::wait), but gives up after `limit` (of real time).
     ///
     /// # Errors
-    /// [`Error::Timeout`], or what the work failed with. The handle comes back in the error.
+    /// [`Error::Timeout`], or as [`wait`](Self::wait). The handle comes back in the error.
     pub fn wait_for(self, limit: Duration) -> Result<B, Refused<Self>> {
         let start = Instant::now();
         let device = self.buffer.block().0.first_device().clone();
@@ -85,9 +101,9 @@ impl<B: HostBuffer> InFlight<B> {
     /// waits.
     ///
     /// # Errors
-    /// What the work failed with.
+    /// As [`wait`](Self::wait).
     pub fn is_done(&self) -> Result<bool> {
-        self.buffer.block().0.is_done()
+        self.unbound()?.is_done()
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) mod raw;
 mod registered;
 mod streaming;
 
+pub(crate) use cell::CellState;
 pub use cell::{Expected, ScalarCell};
 pub use device::{DeviceBuffer, DevicePointer, DeviceRead, DeviceSlice, DeviceWrite};
 pub use flight::InFlight;

@@ -104,9 +104,7 @@ impl SharedWords {
     /// zeros, whatever earlier use of the memory left there.
     pub(crate) fn new(block: Arc<Block>) -> Self {
         let words = SharedWords { block };
-        for word in (0..Self::WORDS).filter_map(|n| words.word(n)) {
-            word.store(0, Ordering::Release);
-        }
+        (0..Self::WORDS).for_each(|word| words.store(word, 0));
         words
     }
 
@@ -117,6 +115,13 @@ impl SharedWords {
     /// Reads a word; an acquire load sees everything that was written before the value it finds.
     pub(crate) fn load(&self, word: usize, order: Ordering) -> u64 {
         self.word(word).map_or(0, |w| w.load(order))
+    }
+
+    /// Writes a word, after all that was written before.
+    pub(crate) fn store(&self, word: usize, value: u64) {
+        if let Some(word) = self.word(word) {
+            word.store(value, Ordering::Release);
+        }
     }
 
     fn word(&self, word: usize) -> Option<&AtomicU64> {

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::element::Element;
 use crate::error::Result;
+use crate::graph::thread;
 use crate::memory::block::Block;
 use crate::memory::{Placement, register};
 use pinfold_hal::HostAddr;
@@ -208,6 +209,7 @@ impl<O: HostRange + Send + Sync + 'static> RegisteredBuffer<O> {
     /// Where the driver does not let go of the memory; it then stays page-locked, and the owner is
     /// kept.
     pub fn into_inner(self) -> Result<Option<O>> {
+        thread::refuse("making page-locked memory ordinary")?;
         let block = self.elements.into_block();
         let device = block.first_device().clone();
         match Arc::into_inner(block) {

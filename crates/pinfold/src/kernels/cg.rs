@@ -3,6 +3,10 @@
 //! A [`Csr`] is checked once, on the host. Every [`Matrix`] is made from one and cannot be changed
 //! afterwards, so that kernels can follow its indices without looking.
 
+mod by_device;
+
+pub use by_device::StepCells;
+
 use super::reduce::{IntoSink, Scratch, Sink};
 use crate::buffer::{DeviceBuffer, DeviceRead, InFlight, UploadBuffer};
 use crate::error::{Error, Result};
@@ -210,6 +214,8 @@ pub struct Cg {
     spmv_dot: Kernel,
     update: Kernel,
     direction: Kernel,
+    update_by: Kernel,
+    direction_by: Kernel,
     scratch: Scratch,
 }
 
@@ -228,6 +234,27 @@ pub struct UpdateVectors<'a> {
     pub r: &'a mut DeviceBuffer<f64>,
 }
 
+impl<'a> UpdateVectors<'a> {
+    /// Their length, and the launch shape for it.
+    fn check(&self) -> Result<(u32, (u32, u32))> {
+        let n = self.p.len();
+        check_len("q", self.q, n)?;
+        check_len("the inverse diagonal", self.inverse_diagonal, n)?;
+        check_len("x", self.x, n)?;
+        check_len("r", self.r, n)?;
+        let count = vector_len(n)?;
+        Ok((count, cg_shape(count, 1)))
+    }
+
+    fn add_to(self, args: Args<'a>) -> Args<'a> {
+        args.reads(self.p)
+            .reads(self.q)
+            .reads(self.inverse_diagonal)
+            .updates(self.x)
+            .updates(self.r)
+    }
+}
+
 impl Cg {
     /// Loads the kernels for the stream's device.
     ///
@@ -240,6 +267,8 @@ impl Cg {
             spmv_dot: module.kernel("cg_spmv_dot")?,
             update: module.kernel("cg_update")?,
             direction: module.kernel("cg_direction")?,
+            update_by: module.kernel("cg_update_by")?,
+            direction_by: module.kernel("cg_direction_by")?,
             scratch: Scratch::new(memory, stream, 2 * blocks_max)?,
         })
     }
@@ -297,29 +326,9 @@ impl Cg {
         vectors: UpdateVectors<'_>,
         sink: S,
     ) -> Result<<S::Sink as Sink>::Promise> {
-        let UpdateVectors {
-            p,
-            q,
-            inverse_diagonal,
-            x,
-            r,
-        } = vectors;
-        let n = p.len();
-        check_len("q", q, n)?;
-        check_len("the inverse diagonal", inverse_diagonal, n)?;
-        check_len("x", x, n)?;
-        check_len("r", r, n)?;
-        let count = vector_len(n)?;
-        let (blocks, threads) = cg_shape(count, 1);
+        let (count, (blocks, threads)) = vectors.check()?;
         let mut sink = sink.into_sink();
-        let args = Args::new()
-            .scalar(count)
-            .scalar(alpha)
-            .reads(p)
-            .reads(q)
-            .reads(inverse_diagonal)
-            .updates(x)
-            .updates(r);
+        let args = vectors.add_to(Args::new().scalar(count).scalar(alpha));
         let args = self.scratch.finish(args, 2 * blocks as usize, &mut sink)?;
         // SAFETY: these are the kernel's arguments; every vector has `count` elements.
         unsafe { stream.launch(&self.update, Shape::linear(blocks, threads), args)? };

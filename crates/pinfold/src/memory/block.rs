@@ -2,10 +2,11 @@
 
 use super::pin_on_use::InUse;
 use super::retire::RetiredBlock;
-use super::source::RawBlock;
+use super::source::{Origin, RawBlock};
 use super::{MemoryInner, Placement, register};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::graph::thread;
 use crate::pool::CUT_BYTES;
 use crate::stream::order::{StreamOrder, UseLog};
 use crate::track::books::Entry;
@@ -15,7 +16,7 @@ use pinfold_model::MemoryKind;
 use smallvec::SmallVec;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A block in use. Dropping it hands the memory back once the device is done with it.
 pub(crate) struct Block {
@@ -26,6 +27,8 @@ pub(crate) struct Block {
     number: Option<NonZeroU64>,
     /// True once the memory was given back.
     closed: AtomicBool,
+    /// How many graphs may use it at any time.
+    bound: AtomicU32,
     /// Of a block without a pin, which has its own.
     uses: Mutex<UseLog>,
 }
@@ -47,6 +50,7 @@ impl Block {
                 raw,
                 number,
                 closed: AtomicBool::new(false),
+                bound: AtomicU32::new(0),
                 uses: Mutex::default(),
             });
         }
@@ -165,6 +169,46 @@ impl Block {
         }
     }
 
+    /// One graph more may use it at any time, for which it stays page-locked.
+    ///
+    /// # Errors
+    /// As [`begin_use`](Self::begin_use).
+    pub(crate) fn bind(&self) -> Result<()> {
+        if let Some(in_use) = self.begin_use()? {
+            // Ended by `unbind`.
+            std::mem::forget(in_use);
+        }
+        self.bound.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// One graph less. The uses of its launches have been noted.
+    pub(crate) fn unbind(&self) {
+        self.bound.fetch_sub(1, Ordering::AcqRel);
+        if let Some(pin) = &self.raw.pin {
+            pin.end_use();
+        }
+    }
+
+    /// Checks that no more than so many graphs may use it at any time.
+    ///
+    /// # Errors
+    /// [`Error::InGraph`].
+    pub(crate) fn check_bound_at_most(&self, graphs: u32) -> Result<()> {
+        match self.bound.load(Ordering::Acquire) > graphs {
+            true => Err(Error::InGraph {
+                site: self.placement.site(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// True for memory that goes back to its owner at the end of a scope, whoever still holds the
+    /// block.
+    pub(crate) fn is_borrowed(&self) -> bool {
+        matches!(self.raw.origin, Origin::Registered(_)) && self.raw.keep.is_none()
+    }
+
     /// What a new operation on the stream has to wait for.
     pub(crate) fn conflicts(
         &self,
@@ -260,7 +304,8 @@ impl Drop for Block {
             if let Some(pin) = &self.raw.pin {
                 *self.uses.get_mut() = pin.retire();
             }
-            if self.uses.get_mut().is_known_gone() {
+            let put_off = self.raw.is_the_drivers() && thread::captures();
+            if self.uses.get_mut().is_known_gone() && !put_off {
                 self.memory.release(&mut self.raw, site);
                 return;
             }

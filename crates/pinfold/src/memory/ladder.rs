@@ -4,6 +4,7 @@ use super::decide::Decision;
 use super::source::{RawBlock, Refusal};
 use super::{LadderStep, MemoryInner, Placement, Rules};
 use crate::error::{Bytes, Error, HostMemoryError, Result};
+use crate::graph::thread;
 use pinfold_hal::ErrorCode;
 use pinfold_machine::Machine;
 use pinfold_model::MemoryKind;
@@ -59,6 +60,7 @@ pub(super) fn acquire(
                 let doing = "getting host memory";
                 return Err(Error::Driver { doing, source });
             }
+            Err(Refusal::Capturing) => return Err(Refusal::Capturing.into()),
             Err(refusal) => {
                 of_the_pool = matches!(refusal, Refusal::Pool(_));
                 tried.push(step(*rung, refusal));
@@ -91,6 +93,7 @@ fn fresh(
     reclaim();
     match memory.source.acquire_cached(kind, near, bytes) {
         Some(raw) => Ok(raw),
+        None if thread::captures() && kind != MemoryKind::Pageable => Err(Refusal::Capturing),
         None => memory.source.acquire_host(kind, near, bytes, &reclaim),
     }
 }
@@ -98,6 +101,7 @@ fn fresh(
 fn step(tried: MemoryKind, refusal: Refusal) -> LadderStep {
     let problem = match refusal {
         Refusal::Pool(text) => text,
+        Refusal::Capturing => Error::from(refusal).to_string(),
         Refusal::Driver(error) if error.code == ErrorCode::OutOfMemory => {
             format!("{} cannot have that much ({})", error.call, error.code)
         }

@@ -32,6 +32,7 @@ use crate::buffer::{
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Refused, Result};
+use crate::graph::thread;
 use crate::pool::{PinOnUse, PoolOptions};
 use crate::registry::Registry;
 use crate::track::books::Books;
@@ -315,6 +316,7 @@ impl Memory {
     ) -> Result<DeviceBuffer<T>> {
         let site = Location::caller();
         self.check_mine(device)?;
+        thread::refuse("getting device memory")?;
         let bytes = bytes_of::<T>(elements)?;
         // What fails here is told by whoever asks that device.
         let _ = self.collect();
@@ -379,6 +381,7 @@ impl Memory {
     /// # Errors
     /// As [`collect`](Self::collect), which is done first.
     pub fn trim(&self, target_bytes: u64) -> Result<()> {
+        thread::refuse("giving idle memory back")?;
         self.collect()?;
         self.inner.source.trim(target_bytes);
         Ok(())

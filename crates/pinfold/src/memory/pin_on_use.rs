@@ -9,6 +9,7 @@
 use super::register::Registered;
 use super::{Memory, MemoryInner};
 use crate::error::{Error, Result};
+use crate::graph::thread;
 use crate::pool::{PinOnUse, Whole};
 use crate::registry::Registry;
 use crate::stream::order::UseLog;
@@ -60,9 +61,7 @@ pub(crate) struct InUse<'p>(&'p Pin);
 
 impl Drop for InUse<'_> {
     fn drop(&mut self) {
-        let now_ns = self.0.began.elapsed().as_nanos() as u64;
-        self.0.last_use_ns.store(now_ns, Ordering::Relaxed);
-        self.0.state.end_use();
+        self.0.end_use();
     }
 }
 
@@ -131,8 +130,16 @@ impl Pin {
         }
     }
 
+    /// Ends a use of which the [`InUse`] was forgotten.
+    pub(super) fn end_use(&self) {
+        let now_ns = self.began.elapsed().as_nanos() as u64;
+        self.last_use_ns.store(now_ns, Ordering::Relaxed);
+        self.state.end_use();
+    }
+
     #[cold]
     fn begin_use_slowly(&self, memory: &MemoryInner) -> Result<InUse<'_>> {
+        thread::refuse("page-locking a buffer that had idled")?;
         let end = Instant::now() + TURN_LIMIT;
         loop {
             if self.state.begin_pin() {
@@ -236,6 +243,10 @@ impl Pin {
     /// Makes the block ordinary memory, where no device has used it for so long. Bytes that became
     /// so: none where the driver does not let go of them.
     fn unpin_idle(&self, registry: &Registry, idle_for: Duration) -> u64 {
+        if thread::captures() {
+            // Without the driver it cannot be.
+            return 0;
+        }
         let Some(seen) = self.state.look() else {
             return 0;
         };

@@ -7,6 +7,7 @@ use super::source::{BlockSource, Origin, RawBlock, Refusal};
 use super::{Memory, Rules};
 use crate::device::Device;
 use crate::error::Result;
+use crate::graph::thread;
 use crate::pool::core::{Core, Slot};
 use crate::pool::numa::NumaNode;
 use crate::pool::{Background, PoolOptions, PoolStats, Reservation, Whole, cached, write_combined};
@@ -254,6 +255,7 @@ impl Memory {
     /// As [`Pool::reserve`](crate::pool::Pool::reserve);
     /// [`Error::ReservationEnded`](crate::Error::ReservationEnded) without a pool.
     pub fn reserve(&self, bytes: u64) -> Result<()> {
+        thread::refuse("reserving page-locked memory")?;
         self.inner
             .devices
             .iter()

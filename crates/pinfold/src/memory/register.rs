@@ -8,6 +8,7 @@ use crate::buffer::{HostRange, RegisteredBuffer, ScopedSlice};
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Refused, Result};
+use crate::graph::thread;
 use crate::registry::{Claim, Found, PageLocker, Registry, Wanted};
 use pinfold_hal::{DeviceAddr, DeviceId, DriverError, HostAddr, RegisterFlags};
 use pinfold_model::MemoryKind;
@@ -238,6 +239,7 @@ fn pin(memory: &Arc<MemoryInner>, wanted: &Wanted, on_use: bool) -> Result<(RawB
     if bytes == 0 {
         return Ok((RawBlock::empty(kind), placed(Found::New)));
     }
+    thread::refuse("page-locking memory in place")?;
     memory.devices.iter().try_for_each(Device::ensure_open)?;
     let device = &memory.devices[0];
     if wanted.read_only && !device.info().capabilities.host_register_read_only {

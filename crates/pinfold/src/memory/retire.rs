@@ -3,6 +3,7 @@
 use super::MemoryInner;
 use super::source::RawBlock;
 use crate::error::Result;
+use crate::graph::thread;
 use crate::stream::order::{StreamOrder, UseLog};
 use crate::track::books::Entry;
 use parking_lot::Mutex;
@@ -103,6 +104,10 @@ impl MemoryInner {
     /// Where a device is lost, whose blocks are released too: it touches nothing any more; or where
     /// the driver cannot tell, whose blocks stay.
     pub(super) fn collect_retired(&self) -> Result<()> {
+        if thread::captures() {
+            // Devices cannot be asked; the next one who comes does it.
+            return Ok(());
+        }
         let mut batch = self.retired.take_all();
         if batch.is_empty() {
             *self.retired.spare.lock() = batch;

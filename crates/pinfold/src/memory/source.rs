@@ -95,6 +95,8 @@ pub(crate) enum Refusal {
     Driver(DriverError),
     /// The pool may not take more, and says why.
     Pool(String),
+    /// The driver would be needed, while this thread captures.
+    Capturing,
 }
 
 impl From<DriverError> for Refusal {
@@ -150,6 +152,14 @@ pub(crate) enum Origin {
 }
 
 impl RawBlock {
+    /// False where it can be given back without the driver.
+    pub(crate) fn is_the_drivers(&self) -> bool {
+        matches!(
+            self.origin,
+            Origin::Driver | Origin::Registered(_) | Origin::Device(_) | Origin::Whole
+        )
+    }
+
     /// A block of zero bytes.
     pub(crate) fn empty(kind: MemoryKind) -> Self {
         RawBlock {

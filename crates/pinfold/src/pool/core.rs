@@ -11,6 +11,7 @@ use super::options::PoolOptions;
 use super::segments::{Make, Maker, Segment};
 use super::stats::{Counters, Flows, PoolStats};
 use crate::device::Device;
+use crate::graph::thread;
 use crate::memory::source::Refusal;
 use parking_lot::{Condvar, Mutex, RwLock};
 use pinfold_hal::{DeviceAddr, DeviceId, DriverError, ErrorCode};
@@ -221,6 +222,9 @@ impl Core {
         reclaim: &dyn Fn(),
         attempt: impl Fn() -> Option<R>,
     ) -> Result<R, Refusal> {
+        if thread::captures() {
+            return attempt().ok_or(Refusal::Capturing);
+        }
         let mut wants = None;
         self.until(reclaim, || {
             if let Some(found) = attempt() {

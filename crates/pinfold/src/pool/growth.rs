@@ -5,6 +5,7 @@ use super::budget::OverBudget;
 use super::core::{Core, no_such_size};
 use super::local;
 use super::segments::{Pace, SEGMENT_ALIGN_BYTES, Segment};
+use crate::graph::thread;
 use crate::memory::source::Refusal;
 use pinfold_hal::DriverError;
 use pinfold_pool::PAGE_BYTES;
@@ -214,7 +215,8 @@ impl Core {
 
     /// Gives one segment back, where it is idle.
     fn remove(&self, base: u64) -> bool {
-        if self.shared.remove_segment(base).is_none() {
+        // Without the driver it cannot go.
+        if thread::captures() || self.shared.remove_segment(base).is_none() {
             return false;
         }
         let Some(segment) = self.segments.write().remove(&base) else {

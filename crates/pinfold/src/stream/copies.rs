@@ -6,8 +6,10 @@ use crate::buffer::raw::check_range;
 use crate::buffer::{CopySource, CopyTarget, DeviceBuffer, HandOver, HostBuffer, InFlight};
 use crate::element::Element;
 use crate::error::{Error, Refused, Result};
+use crate::graph::Recording;
 use crate::memory::block::Block;
 use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -247,6 +249,9 @@ impl Stream {
         parts: impl IntoIterator<Item = P>,
         mut operation: impl FnMut(P) -> pinfold_hal::Result<()>,
     ) -> Result<()> {
+        if let Some(recording) = self.recording() {
+            return record(recording, uses, doing, parts, operation);
+        }
         let mut earlier: SmallVec<[(Arc<StreamOrder>, u64); 4]> = SmallVec::new();
         for (block, writes) in uses {
             block.conflicts(self.order(), *writes, &mut earlier);
@@ -268,6 +273,25 @@ impl Stream {
         }
         outcome
     }
+}
+
+/// Has the driver note an operation in parts, and notes what it needs. It is ordered after the
+/// work of other streams when it is launched.
+fn record<P>(
+    recording: &RefCell<Recording>,
+    uses: &[(&Arc<Block>, bool)],
+    doing: &'static str,
+    parts: impl IntoIterator<Item = P>,
+    mut operation: impl FnMut(P) -> pinfold_hal::Result<()>,
+) -> Result<()> {
+    let mut bound = Some(Recording::bind(uses)?);
+    parts.into_iter().try_for_each(|part| {
+        operation(part).map_err(Error::driver(doing))?;
+        if let Some(bound) = bound.take() {
+            recording.borrow_mut().note(bound);
+        }
+        Ok(())
+    })
 }
 
 /// A range of a block, cut where no copy may cross.

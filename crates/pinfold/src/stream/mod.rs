@@ -10,9 +10,10 @@ mod slots;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::graph::Recording;
 use order::StreamOrder;
 use pinfold_hal::{StreamId, StreamKind};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use std::sync::Arc;
 /// stream that needs the same buffer waits for the right moment by itself, also across devices.
 pub struct Stream {
     order: Arc<StreamOrder>,
+    /// Where what is enqueued does not run, but is recorded for a graph.
+    recording: Option<RefCell<Recording>>,
     /// Makes the type `!Sync`: what is enqueued and its place in the order must not come apart.
     _one_thread: PhantomData<Cell<()>>,
 }
@@ -51,9 +54,38 @@ impl Stream {
         )))
     }
 
+    /// A stream whose work is recorded, once its capture has begun.
+    pub(crate) fn recorder(device: &Device) -> Result<Self> {
+        Ok(Stream {
+            recording: Some(RefCell::default()),
+            ..Self::create(device, StreamKind::NonBlocking)?
+        })
+    }
+
+    /// What was recorded so far, where this stream records.
+    pub(crate) fn recording(&self) -> Option<&RefCell<Recording>> {
+        self.recording.as_ref()
+    }
+
+    /// Takes out what was recorded.
+    pub(crate) fn take_recording(&mut self) -> Recording {
+        let taken = self.recording.take().map(RefCell::into_inner);
+        taken.unwrap_or_default()
+    }
+
+    /// # Errors
+    /// [`Error::Capturing`] where this stream records.
+    fn refuse_recorded(&self, doing: &'static str) -> Result<()> {
+        match &self.recording {
+            Some(_) => Err(Error::Capturing { doing }),
+            None => Ok(()),
+        }
+    }
+
     fn with_order(order: StreamOrder) -> Self {
         Stream {
             order: Arc::new(order),
+            recording: None,
             _one_thread: PhantomData,
         }
     }
@@ -68,6 +100,7 @@ impl Stream {
     /// # Errors
     /// [`Error::DeviceMismatch`] for an event of another device.
     pub fn record(&self, event: &Event) -> Result<()> {
+        self.refuse_recorded("recording an event on the stream of the capture")?;
         if event.device() != self.device() {
             return Err(Error::DeviceMismatch {
                 what: "the event",
@@ -90,6 +123,7 @@ impl Stream {
     /// [`Error::EventNotRecorded`]: the driver would let such a wait pass at once;
     /// [`Error::DeviceMismatch`] for an event of another platform.
     pub fn wait(&self, event: &Event) -> Result<()> {
+        self.refuse_recorded("a wait on the stream of the capture")?;
         event.check_recorded()?;
         event.check_platform(self.device())?;
         self.device()
@@ -120,6 +154,7 @@ impl Stream {
     /// # Errors
     /// Where the driver refuses.
     pub fn call_host(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
+        self.refuse_recorded("a host function on the stream of the capture")?;
         self.order.before_enqueue()?;
         self.device()
             .driver()

@@ -10,6 +10,7 @@
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::graph::thread;
 use parking_lot::Mutex;
 use pinfold_hal::{EventId, StreamId};
 use smallvec::SmallVec;
@@ -90,6 +91,11 @@ impl StreamOrder {
         self.tail.fetch_add(1, Ordering::AcqRel) + 1
     }
 
+    /// The place of the last operation.
+    pub(crate) fn tail(&self) -> u64 {
+        self.tail.load(Ordering::Acquire)
+    }
+
     /// Says that somebody will wait for the place.
     pub(crate) fn want(&self, place: u64) {
         self.wanted.fetch_max(place, Ordering::AcqRel);
@@ -142,6 +148,7 @@ impl StreamOrder {
         if self.done.load(Ordering::Acquire) >= place {
             return Ok(());
         }
+        thread::refuse("waiting for a stream")?;
         match self.find(place) {
             Some(mark) => {
                 self.device
@@ -157,6 +164,7 @@ impl StreamOrder {
 
     /// Waits for everything enqueued so far.
     pub(crate) fn synchronize(&self) -> Result<()> {
+        thread::refuse("waiting for a stream")?;
         let tail = self.tail.load(Ordering::Acquire);
         self.device
             .driver()
@@ -182,6 +190,7 @@ impl StreamOrder {
         let Some(mark) = self.find(place) else {
             return self.is_idle();
         };
+        thread::refuse("asking for a stream")?;
         let reached = self
             .device
             .driver()
@@ -195,6 +204,7 @@ impl StreamOrder {
 
     /// True once everything enqueued so far is done.
     pub(crate) fn is_idle(&self) -> Result<bool> {
+        thread::refuse("asking for a stream")?;
         let tail = self.tail.load(Ordering::Acquire);
         let idle = self
             .device

@@ -7,6 +7,7 @@ use crate::buffer::{ExchangeBuffer, InFlight};
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::graph::thread;
 use crate::memory::block::Block;
 use parking_lot::Mutex;
 use pinfold_hal::HostWork;
@@ -25,8 +26,12 @@ impl Place {
     /// From an element on.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`].
+    /// [`Error::WrongDevice`]; [`Error::InGraph`] for a block that a graph uses;
+    /// [`Error::Capturing`].
     pub(super) fn new<T: Element>(block: &Arc<Block>, device: &Device, at: usize) -> Result<Self> {
+        thread::refuse("a transfer of the engine's")?;
+        // Transfers note no uses, so a launch would not know of them.
+        block.check_bound_at_most(0)?;
         block.device_addr(device)?;
         Ok(Place {
             block: block.clone(),

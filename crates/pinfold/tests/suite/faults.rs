@@ -16,7 +16,7 @@ use pinfold_hal::{BackendOps, ErrorCode};
 use pinfold_hal_sim::{Live, Policy, Sim, SimOptions};
 use scenarios::{
     LEN, Run, called_and_dropped, dot_in_place, dot_on_the_device, dropped_in_flight, exchange,
-    ladder, pinned_on_use, registered, reserved, staged, two_devices,
+    graph, ladder, pinned_on_use, registered, reserved, staged, two_devices,
 };
 use std::sync::Arc;
 
@@ -235,6 +235,11 @@ fn memory_that_is_reserved() {
 }
 
 #[test]
+fn work_that_is_recorded_and_launched() {
+    a_fault_at_every_call(options(), graph);
+}
+
+#[test]
 fn memory_that_is_page_locked_on_use() {
     a_fault_at_every_call(options(), pinned_on_use);
 }
@@ -276,6 +281,9 @@ fn left_by(call: Call, live: Live) -> (bool, Live) {
         ),
         Call::StreamDestroy => (live.streams == 1, Live { streams: 0, ..live }),
         Call::EventDestroy => (live.events == 1, Live { events: 0, ..live }),
+        Call::GraphDestroy | Call::GraphExecDestroy => {
+            (live.graphs == 1, Live { graphs: 0, ..live })
+        }
         Call::ModuleUnload => (live.modules == 1, Live { modules: 0, ..live }),
         _ => (live == none, live),
     }
@@ -283,13 +291,14 @@ fn left_by(call: Call, live: Live) -> (bool, Live) {
 
 #[test]
 fn a_refused_release_leaks_what_it_was_for_and_nothing_else() {
-    let scenarios: [(Scenario, u32); 6] = [
+    let scenarios: [(Scenario, u32); 7] = [
         (dot_on_the_device, 1),
         (dot_in_place, 1),
         (exchange, 1),
         (registered, 1),
         (two_devices, 2),
         (dropped_in_flight, 1),
+        (graph, 1),
     ];
     let releases = Call::ALL.iter().filter(|call| call.is_release());
     for &call in releases {
@@ -323,8 +332,7 @@ fn a_refused_release_leaks_what_it_was_for_and_nothing_else() {
                 refused += 1;
             }
         }
-        let of_graphs = matches!(call, Call::GraphDestroy | Call::GraphExecDestroy);
-        assert!(refused > 0 || of_graphs, "{call} is never made");
+        assert!(refused > 0, "{call} is never made");
     }
 }
 
@@ -366,6 +374,43 @@ fn what_cannot_be_waited_for_is_leaked() {
     let live = bench.live();
     assert!(live.registered_bytes >= 4 * LARGE as u64);
     assert!(live.device_bytes >= 4 * LARGE as u64 && live.modules == 1);
+}
+
+#[test]
+fn a_graph_whose_launches_cannot_be_waited_for_is_leaked() {
+    const LARGE: usize = 4 << 20;
+    let bench = Bench::new(&options(), Policy::Lazy, false, EVERY_WAIT_REFUSED);
+    let device = bench.platform.device(0).unwrap();
+    let memory = Memory::new(&device);
+    let stream = device.stream().unwrap();
+    let mut on_device = memory.device::<u32>(LARGE).unwrap();
+    let up = memory.upload(LARGE).unwrap();
+    let mut graph = device
+        .capture(|recorder| Ok(recorder.upload(up, &mut on_device)?))
+        .unwrap();
+    graph.launch(&stream).unwrap();
+    let refused = graph.into_kept().unwrap_err();
+    assert!(matches!(*refused.error, Error::Driver { .. }));
+    drop((refused, on_device, stream, memory, device));
+    let live = bench.live();
+    assert!(live.registered_bytes >= 4 * LARGE as u64 && live.device_bytes >= 4 * LARGE as u64);
+    assert_eq!(live.graphs, 1);
+}
+
+#[test]
+fn a_capture_that_the_driver_does_not_end_costs_its_stream() {
+    let bench = Bench::new(&options(), Policy::Lazy, false, "capture-end~1@0:Unknown");
+    let device = bench.platform.device(0).unwrap();
+    let memory = Memory::new(&device);
+    let stream = device.stream().unwrap();
+    let mut on_device = memory.device::<u32>(LEN).unwrap();
+    let up = memory.upload(LEN).unwrap();
+    let captured = device.capture(|recorder| Ok(recorder.upload(up, &mut on_device)?));
+    let up = captured.unwrap_err().buffer.unwrap().wait().unwrap();
+    let up = stream.upload(up, &mut on_device).unwrap();
+    drop(up.wait().unwrap());
+    drop((on_device, stream, memory, device));
+    assert_eq!(bench.live().streams, 1);
 }
 
 /// Runs itself in a process of its own, which has to end before the slice is free again.

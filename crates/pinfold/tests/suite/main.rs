@@ -13,6 +13,8 @@ mod faults;
 #[cfg(test)]
 mod gather;
 #[cfg(test)]
+mod graphs;
+#[cfg(test)]
 mod kernels;
 #[cfg(test)]
 mod ladder;

@@ -2,7 +2,7 @@
 
 use crate::common::{Place, everywhere};
 use pinfold::buffer::DeviceRead;
-use pinfold::kernels::cg::{Cg, Csr, HostMatrix, UpdateVectors};
+use pinfold::kernels::cg::{Cg, Csr, HostMatrix, StepCells, UpdateVectors};
 use pinfold::kernels::chase::Chaser;
 use pinfold::kernels::dot::Dot;
 use pinfold::kernels::pattern::Patterns;
@@ -135,6 +135,34 @@ fn step<I, V>(
     bits.extend(cell.wait(expected, LIMIT).unwrap().map(f64::to_bits));
     cg.direction(stream, -0.7, &inverse_diagonal, &r, &mut p)
         .unwrap();
+    // And once more, without the host.
+    let [mut before, mut curvature, mut after] = [(); 3].map(|()| memory.device(1).unwrap());
+    let mut q_again = memory.device(rows).unwrap();
+    cg.spmv_dot(stream, matrix, &p, &mut q_again, &mut curvature)
+        .unwrap();
+    for by_device in [false, true] {
+        let vectors = UpdateVectors {
+            p: &p,
+            q: &q_again,
+            inverse_diagonal: &inverse_diagonal,
+            x: &mut x,
+            r: &mut r,
+        };
+        match by_device {
+            false => cg.update(stream, 0.0, vectors, &mut before),
+            true => cg.update_by(stream, &before, &curvature, vectors, &mut after),
+        }
+        .unwrap();
+    }
+    let cells = StepCells {
+        before: &before,
+        curvature: &curvature,
+        after: &after,
+    };
+    let expected = cg
+        .direction_by(stream, cells, &inverse_diagonal, &r, &mut p, &mut cell)
+        .unwrap();
+    bits.extend(cell.wait(expected, LIMIT).unwrap().map(f64::to_bits));
     for buffer in [&q, &x, &r, &p] {
         bits.extend(bits_of(memory, stream, buffer));
     }

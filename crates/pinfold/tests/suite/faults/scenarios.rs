@@ -320,6 +320,62 @@ pub(super) fn reserved(run: &Run<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Work that is recorded once, launched several times, and left behind in flight.
+pub(super) fn graph(run: &Run<'_>) -> Result<()> {
+    let (device, stream, memory) = run.one()?;
+    let other = run.step(|| device.stream())?;
+    let mut dot = run.step(|| Dot::load(&memory, &stream))?;
+    let mut cell = run.step(|| memory.scalar_cell())?;
+    let mut vector = run.step(|| memory.device::<f32>(LEN))?;
+    let in_place = run.step(|| {
+        let mut buffer = memory.upload_in_place::<f32>(LEN)?;
+        buffer.write_each(float);
+        Ok(buffer.lend())
+    })?;
+    let mut free = Some(run.step(|| memory.exchange::<f32>(LEN))?.hand_over());
+    let mut graph = run.step(|| {
+        let captured = device.capture(|recorder| {
+            let uploaded = free.take().map(|b| recorder.upload(b, &mut vector));
+            let flight = uploaded.transpose().map_err(|refused| {
+                free = Some(refused.buffer);
+                *refused.error
+            })?;
+            match dot.run(recorder, &in_place, &vector, &mut cell) {
+                Ok(expected) => Ok((expected, Vec::from_iter(flight))),
+                Err(error) => {
+                    free = flight;
+                    Err(error)
+                }
+            }
+        });
+        captured.map_err(|refused| {
+            let kept = refused.buffer.and_then(|(_, mut flights)| flights.pop());
+            free = free.take().or(kept);
+            *refused.error
+        })
+    })?;
+    for n in 0..3 {
+        let factor = n as f32;
+        run.step(|| {
+            let (_, mut buffers) = graph.host()?;
+            let places = buffers[0].iter_mut().enumerate();
+            places.for_each(|(i, v)| *v = factor * float(i));
+            graph.launch([&stream, &other][n % 2])?;
+            let [sum, _] = cell.wait(&graph.kept().0, LIMIT)?;
+            assert_eq!(sum, f64::from(factor) * dot_with_itself());
+            Ok(())
+        })?;
+    }
+    run.give(graph, |graph| graph.into_kept().map(drop))?;
+    run.give(in_place, |b| b.wait())?;
+    let mut filling = run.step(|| {
+        let captured = device.capture(|recorder| recorder.fill(&mut vector, 1));
+        Ok(captured?)
+    })?;
+    run.step(|| filling.launch(&stream))?;
+    run.step(|| filling.launch(&other))
+}
+
 /// Buffers that are made ordinary memory before each use: one of the program's own memory, and
 /// over a pool one that has a segment of its own.
 pub(super) fn pinned_on_use(run: &Run<'_>) -> Result<()> {
