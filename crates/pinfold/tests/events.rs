@@ -1,5 +1,5 @@
-//! What is told to whoever listens to `tracing` events. In a program of its own: who listens is kept
-//! for the whole process, and other tests would tell of themselves.
+//! What is told to whoever listens to `tracing` events. In a program of its own: who listens is
+//! kept for the whole process, and other tests would tell of themselves.
 
 use pinfold::{Memory, Platform};
 use pinfold_hal_sim::{Sim, SimOptions};
