@@ -146,7 +146,7 @@ fn benchmark(
         Bench::Pin => bench::pin::run(device, bars)?,
         Bench::Stage => bench::stage::run(device, bars)?,
         Bench::Gather => bench::gather::run(device, bars)?,
-        Bench::Fresh => bench::fresh::run(device, bars)?,
+        Bench::Fresh => return deliver(&bench::fresh::run(device, bars)?, common, html),
         Bench::Replay { file } => bench::replay::run(device, file, bars)?,
         Bench::Soak { seconds } => bench::soak::run(device, *seconds, bars)?,
     };

@@ -2,9 +2,10 @@
 //! caches, and by streaming stores, as upload buffers write; then copied to the device, or read by
 //! a kernel in place.
 
-use super::{BenchReport, BenchRow};
+use super::table::{Figure, Table, TablesReport};
 use crate::error::Result;
 use crate::progress::Progress;
+use crate::report::{DeviceLabel, Fact};
 use pinfold::buffer::DeviceRead;
 use pinfold::kernels::read::Reader;
 use pinfold::{Bytes, Device, DeviceBuffer, ExchangeBuffer, Memory, ScalarCell, Stream};
@@ -41,6 +42,12 @@ const WAYS: [&str; 4] = [
     "streamed, read in place",
 ];
 
+const TITLES: [&str; 3] = [
+    "The host writes page-locked memory",
+    "Then the device has read it",
+    "Both",
+];
+
 struct Bench {
     device: Device,
     memory: Memory,
@@ -63,8 +70,7 @@ struct Buffers {
 ///
 /// # Errors
 /// Where memory cannot be had, or the device fails.
-pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<BenchReport> {
-    let mut report = BenchReport::new("fresh", device);
+pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<TablesReport> {
     let memory = Memory::new(device);
     let stream = device.stream()?;
     let mut bench = Bench {
@@ -75,16 +81,49 @@ pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<BenchReport> 
         stream,
     };
     progress.begin("fresh data", SIZES.len() as u64);
+    let mut tables = TITLES.map(|title| Table::new(title, "size", "ns", &WAYS));
     for bytes in SIZES {
-        bench.size(bytes, &mut report)?;
+        bench.size(bytes, &mut tables)?;
         progress.step();
     }
     progress.end();
-    Ok(report)
+    let findings = findings(&tables[2], device.is_simulated());
+    Ok(TablesReport {
+        bench: "fresh".to_owned(),
+        device: DeviceLabel::of(device),
+        machine: vec![Fact::new(
+            "the host's writes",
+            "real time, also where the device is simulated",
+        )],
+        tables: tables.to_vec(),
+        charts: Vec::new(),
+        findings,
+    })
+}
+
+/// From which size on streaming stores pay, writing included.
+fn findings(in_all: &Table, simulated: bool) -> Vec<Fact> {
+    let word = if simulated { " (simulated)" } else { "" };
+    let mut findings = Vec::new();
+    for (stored, streamed) in [(0, 1), (2, 3)] {
+        let pays = |row: &&super::table::TableRow| {
+            let ns = |way: usize| row.figures.get(way).copied().flatten().map(|f| f.value);
+            ns(streamed).zip(ns(stored)).is_some_and(|(a, b)| a <= b)
+        };
+        let largest = in_all.rows.iter().rev();
+        let from = largest.take_while(pays).last();
+        let text = match from {
+            Some(row) => format!("from {} on{word}", row.name),
+            None => format!("at none of these sizes{word}"),
+        };
+        let what = format!("{} is faster in all", WAYS[streamed]);
+        findings.push(Fact::new(&what, text));
+    }
+    findings
 }
 
 impl Bench {
-    fn size(&mut self, bytes: usize, report: &mut BenchReport) -> Result<()> {
+    fn size(&mut self, bytes: usize, tables: &mut [Table; 3]) -> Result<()> {
         let n = bytes / 4;
         let mut buffers = Buffers {
             data: (0..n).map(|i| (i % 251) as f32).collect(),
@@ -110,35 +149,14 @@ impl Bench {
                 }
             }
         }
-        let size = Bytes(bytes as u64);
-        for (way, times) in WAYS.iter().zip(times) {
-            let parts = [
-                ("host writes", times.write_ns, false),
-                ("device has it", times.read_ns, self.device.is_simulated()),
-                ("in all", times.both_ns, self.device.is_simulated()),
-            ];
-            for (group, ns, simulated) in parts {
-                let name = format!("{way}, {size}");
-                let row = BenchRow::new(group, name, "ns", ns, simulated);
-                report.rows.push(row);
-            }
-        }
-        for (stored, streamed) in [(0, 1), (2, 3)] {
-            for group in ["device has it", "in all"] {
-                let find = |way: usize| {
-                    let name = format!("{}, {size}", WAYS[way]);
-                    let mut rows = report.rows.iter();
-                    rows.find(|row| row.group == group && row.name == name)
-                };
-                let text = match (find(stored), find(streamed)) {
-                    (Some(over), Some(under)) => super::ratio_text(over, under),
-                    _ => None,
-                };
-                let what = format!("{}, {size}: {group}", WAYS[streamed]);
-                report
-                    .findings
-                    .extend(text.map(|t| super::Fact::new(&what, t)));
-            }
+        let parts: [fn(&Times) -> &Vec<f64>; 3] = [
+            |times| &times.write_ns,
+            |times| &times.read_ns,
+            |times| &times.both_ns,
+        ];
+        for (table, part) in tables.iter_mut().zip(parts) {
+            let figure = |times: &Times| Some(Figure::of(part(times).clone()));
+            table.row(Bytes(bytes as u64), times.iter().map(figure).collect());
         }
         Ok(())
     }

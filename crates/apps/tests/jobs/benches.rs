@@ -12,10 +12,19 @@ fn device() -> Device {
 #[test]
 fn fresh_data_is_written_and_read_by_every_way_at_every_size() {
     let report = fresh::run(&device(), &mut Silent).unwrap();
-    assert_eq!(report.rows.len(), 9 * 4 * 3);
-    assert!(report.rows.iter().all(|row| row.value > 0.0));
-    let host = report.rows.iter().filter(|row| !row.simulated);
-    assert!(host.clone().count() == 9 * 4 && host.clone().all(|r| r.group == "host writes"));
+    assert_eq!(report.tables.len(), 3);
+    for table in &report.tables {
+        assert_eq!((table.rows.len(), table.columns.len()), (9, 4));
+        let figures = table.rows.iter().flat_map(|row| &row.figures);
+        assert!(
+            figures
+                .into_iter()
+                .all(|f| f.is_some_and(|f| f.value > 0.0))
+        );
+    }
+    let device = report.tables[1].figure("1.0 MiB", "streamed, copied");
+    let both = report.tables[2].figure("1.0 MiB", "streamed, copied");
+    assert!(both.unwrap().value > device.unwrap().value);
 }
 
 #[test]
