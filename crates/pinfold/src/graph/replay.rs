@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::launch::Module;
 use crate::memory::block::Block;
 use crate::stream::Stream;
-use crate::stream::order::StreamOrder;
+use crate::stream::order::{GRAPHS_TURN, StreamOrder};
 use pinfold_hal::GraphExecId;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -48,6 +48,8 @@ impl Replay {
 
     /// Enqueues one run. No host code has any of the blocks.
     pub(super) fn launch(&mut self, stream: &Stream) -> Result<()> {
+        // Also from here: two graphs may publish into one cell.
+        let _turn = GRAPHS_TURN.lock();
         for published in &self.published {
             published.cell.until_published(published.sequence)?;
         }

@@ -190,6 +190,11 @@ impl Block {
         }
     }
 
+    /// True where a graph uses it.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.bound.load(Ordering::Acquire) > 0
+    }
+
     /// Checks that no more than so many graphs may use it at any time.
     ///
     /// # Errors

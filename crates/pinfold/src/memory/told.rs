@@ -38,8 +38,8 @@ impl Memory {
         self.inner.live.record(recorder)
     }
 
-    pub(crate) fn stop_recording(&self) {
-        self.inner.live.stop_recording();
+    pub(crate) fn stop_recording(&self, recorder: &Arc<Recorder>) {
+        self.inner.live.stop_recording(recorder);
     }
 }
 

@@ -21,8 +21,8 @@ pub struct PinCeiling {
 
 impl Pool {
     /// Page-locks memory for a device step by step until something refuses, or so many bytes are
-    /// reached, and gives all of it back. The machine's headroom is never exceeded. Takes some
-    /// seconds for a hundred gibibytes.
+    /// reached, or all that the machine has left, and gives all of it back. Takes some seconds for
+    /// a hundred gibibytes.
     ///
     /// # Errors
     /// Where the device cannot be opened, or is lost.
@@ -34,6 +34,10 @@ impl Pool {
             count: 0,
         };
         let pool = Pool::new(std::slice::from_ref(device), &options).ok_or_else(none)?;
+        // Growing by more than the step must not exceed the limit either.
+        let headroom = pinfold_machine::Machine::read().pin_headroom().bytes;
+        let at_most_bytes = at_most_bytes.min(headroom);
+        pool.set_budget(Some(at_most_bytes));
         let (mut held, mut step_bytes, mut stopped_by) = (Vec::new(), STEP_BYTES_MAX, None);
         while step_bytes >= STEP_BYTES_MIN {
             let left_bytes = at_most_bytes.saturating_sub(pool.stats().pinned_bytes);

@@ -145,12 +145,14 @@ impl Registry {
         let Some(entry) = ranges.get_mut(&start) else {
             return refuse(&ranges);
         };
-        if entry.read_only && wanted.writable {
+        // Of memory that the driver keeps for ever nobody knows what it is behind the addresses
+        // now.
+        if entry.read_only && wanted.writable || matches!(entry.state, State::Stuck) {
             return refuse(&ranges);
         }
         entry.claims += 1;
         let found = match entry.claims {
-            1 if !matches!(entry.state, State::Stuck) => Found::New,
+            1 => Found::New,
             _ => Found::Shared,
         };
         let claim = Claim { start, found };
@@ -279,7 +281,7 @@ impl Registry {
     /// Where it `must`, what the driver does not let go of is stuck; else nothing changes. True
     /// where the claim needs it no more.
     fn unlock_entry(&self, start: usize, must: bool) -> Result<bool, DriverError> {
-        let locker = {
+        let (locker, range) = {
             let mut ranges = self.ranges.lock();
             let Some(entry) = ranges.get_mut(&start) else {
                 return Ok(false);
@@ -293,8 +295,14 @@ impl Registry {
                 return Ok(must);
             }
             let locker = locker.clone();
+            let range = start..entry.end;
             entry.state = State::Changing;
-            locker
+            (locker, range)
+        };
+        // Copies of slices that lie in it are no uses of any buffer.
+        let Some(_hold) = self.slices.until_not_copied(&range, must) else {
+            self.change_over(start, State::Locked(locker), |_| ());
+            return Ok(false);
         };
         let outcome = locker.unlock(start);
         let state = match &outcome {

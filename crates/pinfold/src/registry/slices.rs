@@ -66,6 +66,19 @@ impl Slices {
         (!has(&all, range, true)).then(|| self.hold(&mut all, range, false))
     }
 
+    /// Begins to unpin a range once nothing of it is being copied; `None` where something is and
+    /// the caller will not wait. Copies end by themselves: whoever has one under way waits for it.
+    pub(crate) fn until_not_copied(&self, range: &Range<usize>, wait: bool) -> Option<Hold<'_>> {
+        let mut all = self.busy.lock();
+        while has(&all, range, true) {
+            if !wait {
+                return None;
+            }
+            self.changed.wait(&mut all);
+        }
+        Some(self.hold(&mut all, range, false))
+    }
+
     fn hold(
         &self,
         all: &mut SmallVec<[Busy; 4]>,

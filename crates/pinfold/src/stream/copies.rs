@@ -1,7 +1,7 @@
 //! Copies between host and device, and from device to device.
 
 use super::Stream;
-use super::order::StreamOrder;
+use super::order::{GRAPHS_TURN, StreamOrder};
 use crate::buffer::raw::check_range;
 use crate::buffer::{CopySource, CopyTarget, DeviceBuffer, HandOver, HostBuffer, InFlight};
 use crate::element::Element;
@@ -252,6 +252,8 @@ impl Stream {
         if let Some(recording) = self.recording() {
             return record(recording, uses, doing, parts, operation);
         }
+        let in_graphs = uses.iter().any(|(block, _)| block.is_bound());
+        let _turn = in_graphs.then(|| GRAPHS_TURN.lock());
         let mut earlier: SmallVec<[(Arc<StreamOrder>, u64); 4]> = SmallVec::new();
         for (block, writes) in uses {
             block.conflicts(self.order(), *writes, &mut earlier);

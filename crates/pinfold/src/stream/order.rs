@@ -11,7 +11,7 @@
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::graph::thread;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, ReentrantMutex};
 use pinfold_hal::{EventId, StreamId};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -46,6 +46,11 @@ impl Drop for Mark {
         self.device.return_event(self.event);
     }
 }
+
+/// Held from asking what an operation has to wait for until its uses are noted, where it uses
+/// blocks of graphs. Elsewhere exclusive borrows keep conflicting operations apart; a launch of a
+/// graph borrows none of its blocks. No allocation ever takes it.
+pub(crate) static GRAPHS_TURN: ReentrantMutex<()> = ReentrantMutex::new(());
 
 /// How many marks one look asks for.
 const LOOKS_MAX: usize = 8;

@@ -113,14 +113,20 @@ impl Live {
         true
     }
 
-    pub(crate) fn stop_recording(&self) {
-        let stopped = self.recorder.write().take();
+    /// Ends a recording, where it is the one that is on.
+    pub(crate) fn stop_recording(&self, recorder: &Arc<Recorder>) {
+        let stopped = {
+            let mut now = self.recorder.write();
+            let is_it = |on: &mut Recording| Arc::ptr_eq(&on.recorder, recorder);
+            now.take_if(is_it)
+        };
         drop(stopped);
         self.watch();
     }
 
     fn watch(&self) {
-        let recorder = self.recorder.read();
+        // Alone, so that the last one to look is the last one to say.
+        let recorder = self.recorder.write();
         let is_watched = self.tracking() != Tracking::Sites || recorder.is_some();
         self.is_watched.store(is_watched, Ordering::Relaxed);
     }

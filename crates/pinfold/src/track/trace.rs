@@ -138,14 +138,14 @@ impl TraceRecording {
     /// # Errors
     /// [`Error::File`] where something could not be written.
     pub fn finish(self) -> Result<u64> {
-        self.memory.stop_recording();
+        self.memory.stop_recording(&self.recorder);
         self.recorder.finish()
     }
 }
 
 impl Drop for TraceRecording {
     fn drop(&mut self) {
-        self.memory.stop_recording();
+        self.memory.stop_recording(&self.recorder);
         // Who wants to hear of a full disk calls `finish`.
         let _ = self.recorder.finish();
     }

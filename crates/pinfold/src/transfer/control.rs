@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Watches one transfer, and can stop it from any thread. Cheap to clone.
+/// Watches one transfer at a time, and can stop it from any thread: once stopped, it stops every
+/// further one too. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
     state: Arc<State>,
@@ -38,7 +39,7 @@ impl Control {
         self.state.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// How far it is. It never goes back.
+    /// How far it is. It never goes back, but for the next transfer under the same control.
     pub fn progress(&self) -> Progress {
         Progress {
             done_bytes: self.state.done_bytes.load(Ordering::Relaxed),
@@ -51,6 +52,7 @@ impl Control {
     }
 
     pub(super) fn begin(&self, total_bytes: u64) {
+        self.state.done_bytes.store(0, Ordering::Relaxed);
         self.state.total_bytes.store(total_bytes, Ordering::Relaxed);
     }
 

@@ -75,7 +75,9 @@ impl FileRange {
     }
 
     fn read(&self, at: u64, slot: &mut [u8]) -> Result<()> {
-        let offset = self.offset_bytes + at;
+        let beyond = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        let offset = self.offset_bytes.checked_add(at);
+        let offset = offset.ok_or_else(|| problem(&self.path, u64::MAX, &beyond()))?;
         let on_pages = |n: u64| n.is_multiple_of(PAGE_BYTES);
         let aligned = on_pages(offset)
             && on_pages(slot.len() as u64)

@@ -8,6 +8,7 @@ use crate::error::{Error, Refused, Result};
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A transfer that has begun, or what it would have owned.
@@ -82,7 +83,10 @@ impl<R> Transfer<R> {
     /// # Panics
     /// As [`wait`](Self::wait).
     pub fn wait_for(mut self, limit: Duration) -> Result<Ended<R>, Refused<Self>> {
-        let until = Instant::now() + limit;
+        // A limit beyond what the clock can tell is none.
+        let Some(until) = Instant::now().checked_add(limit) else {
+            return Ok(self.wait());
+        };
         let taken = {
             let mut end = self.shared.end.lock();
             while end.is_none() && !self.shared.ended.wait_until(&mut end, until).timed_out() {}
@@ -134,6 +138,27 @@ impl<R> std::fmt::Debug for Transfer<R> {
     }
 }
 
+/// Most transfers of one engine that run beside their callers at a time: each has a thread that
+/// waits for it.
+const BESIDE_MAX: usize = 256;
+
+/// One of the transfers that may run beside their callers.
+struct Place(Arc<super::Inner>);
+
+impl Place {
+    fn of(engine: &Engine) -> Option<Self> {
+        let place = Place(engine.inner.clone());
+        let before = place.0.beside.fetch_add(1, Ordering::Relaxed);
+        (before < BESIDE_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.beside.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Engine {
     /// Begins to copy ordinary memory that is handed over to a device buffer of the same length.
     ///
@@ -170,33 +195,54 @@ impl Engine {
 
     fn start<R: Send + 'static>(
         &self,
-        mut owned: R,
+        owned: R,
         work: impl FnOnce(&Engine, &mut R, &Control) -> Result<Moved> + Send + 'static,
     ) -> Begun<R> {
-        let threads = match self.inner.lanes.threads() {
-            Ok(threads) => threads,
-            Err(error) => return Err(Refused::new(error, owned)),
+        if let Err(error) = self.inner.lanes.check_not_inside() {
+            return Err(Refused::new(error, owned));
+        }
+        let Some(place) = Place::of(self) else {
+            let problem = "as many transfers run beside their callers already".to_owned();
+            let count = BESIDE_MAX;
+            return Err(Refused::new(Error::Threads { count, problem }, owned));
         };
         let control = Control::new();
         let shared = Arc::new(Shared {
             end: Mutex::new(None),
             ended: Condvar::new(),
         });
-        let transfer = Transfer {
-            shared: shared.clone(),
-            control: control.clone(),
-            is_over: false,
+        // Where no thread can be had, what was handed over is still here.
+        let handed = Arc::new(Mutex::new(Some(owned)));
+        let task = {
+            let (engine, handed) = (self.clone(), handed.clone());
+            let (shared, control) = (shared.clone(), control.clone());
+            move || {
+                let Some(mut owned) = handed.lock().take() else {
+                    return;
+                };
+                // What the owner's code leaves behind when it panics is dropped.
+                let end = catch_unwind(AssertUnwindSafe(move || {
+                    let outcome = work(&engine, &mut owned, &control);
+                    (owned, outcome)
+                }));
+                drop(place);
+                *shared.end.lock() = Some(end);
+                shared.ended.notify_all();
+            }
         };
-        let engine = self.clone();
-        threads.spawn(move || {
-            // What the owner's code leaves behind when it panics is dropped.
-            let end = catch_unwind(AssertUnwindSafe(move || {
-                let outcome = work(&engine, &mut owned, &control);
-                (owned, outcome)
-            }));
-            *shared.end.lock() = Some(end);
-            shared.ended.notify_all();
-        });
-        Ok(transfer)
+        // A thread of its own, which only waits: one of the engine's would begin the next transfer
+        // inside of its wait for this one.
+        let name = "pinfold-transfer".to_owned();
+        if let Err(error) = std::thread::Builder::new().name(name).spawn(task)
+            && let Some(owned) = handed.lock().take()
+        {
+            let problem = error.to_string();
+            return Err(Refused::new(Error::Threads { count: 1, problem }, owned));
+        }
+        Ok(Transfer {
+            shared,
+            control,
+            is_over: false,
+        })
     }
 }

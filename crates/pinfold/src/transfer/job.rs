@@ -11,6 +11,7 @@ pub(super) struct Job {
     total_bytes: u64,
     chunk_bytes: u64,
     next: AtomicU64,
+    arrived_bytes: AtomicU64,
     control: Control,
     failed: AtomicBool,
     failure: Mutex<Option<Error>>,
@@ -23,6 +24,7 @@ impl Job {
             total_bytes,
             chunk_bytes: chunk_bytes.max(1),
             next: AtomicU64::new(0),
+            arrived_bytes: AtomicU64::new(0),
             control: control.clone(),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -47,6 +49,7 @@ impl Job {
 
     /// A chunk has arrived.
     pub(super) fn arrived(&self, bytes: u64) {
+        self.arrived_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.control.done(bytes);
     }
 
@@ -61,10 +64,10 @@ impl Job {
         if let Some(error) = self.failure.lock().take() {
             return Err(error);
         }
-        let progress = self.control.progress();
-        if progress.done_bytes < self.total_bytes {
+        let done_bytes = self.arrived_bytes.load(Ordering::Relaxed);
+        if done_bytes < self.total_bytes {
             return Err(Error::Cancelled {
-                done_bytes: progress.done_bytes,
+                done_bytes,
                 total_bytes: self.total_bytes,
             });
         }

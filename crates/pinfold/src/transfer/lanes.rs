@@ -12,6 +12,7 @@ use crate::stream::Stream;
 use parking_lot::Mutex;
 use pinfold_hal::HostWork;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::cell::RefCell;
 use std::sync::OnceLock;
 
 /// More threads gained nothing on any link that was measured.
@@ -31,6 +32,27 @@ fn run_near(device: &Device) -> impl Fn(usize) + Send + Sync + 'static {
         {
             nodes.run_near(node);
         }
+    }
+}
+
+thread_local! {
+    /// The engines that this thread is at work for.
+    static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// This thread is at work for an engine.
+struct Inside;
+
+impl Inside {
+    fn enter(lanes: &Lanes) -> Self {
+        INSIDE.with_borrow_mut(|all| all.push(lanes.key()));
+        Inside
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.with_borrow_mut(|all| all.pop());
     }
 }
 
@@ -115,6 +137,7 @@ impl Lanes {
         if self.device.is_simulated() {
             self.device.declare_host_work(HostWork::Wake);
         }
+        self.check_not_inside()?;
         let told = |outcome: Result<()>| {
             if let Err(error) = outcome {
                 job.fail(error);
@@ -135,6 +158,26 @@ impl Lanes {
         job.outcome()
     }
 
+    /// # Errors
+    /// [`Error::Threads`] on a thread that is at work for this engine: it cannot wait for the
+    /// engine.
+    pub(super) fn check_not_inside(&self) -> Result<()> {
+        let inside = INSIDE.with_borrow(|all| all.contains(&self.key()));
+        match inside {
+            false => Ok(()),
+            true => Err(Error::Threads {
+                count: self.lanes.len(),
+                problem: "work of a pipeline cannot wait for its own engine; use a stream, or \
+                          another engine"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// Threads that the engine has itself: all but the calling one, and one at least.
     fn sleepers(&self) -> usize {
         (self.lanes.len() - 1).max(1)
@@ -145,6 +188,7 @@ impl Lanes {
         lane: &mut Option<Lane>,
         share: impl Fn(&mut Lane) -> Result<()>,
     ) -> Result<()> {
+        let _inside = Inside::enter(self);
         if lane.is_none() {
             *lane = Some(Lane {
                 stream: self.device.stream()?,

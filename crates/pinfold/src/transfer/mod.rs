@@ -41,6 +41,7 @@ use pinfold_model::{Direction, Profile};
 use staged::{Place, fill_from, pour_into};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 /// How an engine works. The default suits one device on one link.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,6 +113,8 @@ pub struct Engine {
 struct Inner {
     lanes: Lanes,
     chooser: Chooser,
+    /// Transfers that run beside their callers.
+    beside: AtomicUsize,
 }
 
 impl Engine {
@@ -132,7 +135,11 @@ impl Engine {
         let lanes = Lanes::new(memory.near(device)?, device, options);
         let chooser = Chooser::new(device, options, lanes.count());
         Ok(Engine {
-            inner: Arc::new(Inner { lanes, chooser }),
+            inner: Arc::new(Inner {
+                lanes,
+                chooser,
+                beside: AtomicUsize::new(0),
+            }),
         })
     }
 

@@ -6,7 +6,7 @@ use super::lanes::{Fill, Lane, Lanes, Pour};
 use crate::buffer::{ExchangeBuffer, InFlight};
 use crate::device::Device;
 use crate::element::Element;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refused, Result};
 use crate::graph::thread;
 use crate::memory::block::Block;
 use parking_lot::Mutex;
@@ -59,8 +59,8 @@ pub(super) fn upload(
             fill(range.start, &mut slot.as_mut_slice()[..bytes])?;
             carried(lanes, job, bytes);
             let at = to.offset_bytes + range.start;
-            let flight = lane.stream.upload_slot(slot, bytes as u64, &to.block, at)?;
-            flying.push_back((flight, range));
+            let sent = lane.stream.upload_slot(slot, bytes as u64, &to.block, at);
+            in_flight(sent, range, &mut flying)?;
         }
         Ok(())
     };
@@ -89,14 +89,31 @@ pub(super) fn download(
             let slot = next_slot(lanes, lane, &mut flying, empty)?;
             let at = from.offset_bytes + range.start;
             let bytes = range.end - range.start;
-            let flight = lane.stream.download_slot(&from.block, at, slot, bytes)?;
-            flying.push_back((flight, range));
+            let sent = lane.stream.download_slot(&from.block, at, slot, bytes);
+            in_flight(sent, range, &mut flying)?;
         }
         Ok(())
     };
     let outcome = share();
     let landed = land(lane, flying, from, empty);
     outcome.and(landed)
+}
+
+/// Notes a slot that was sent. Of one that was refused a part may be under way all the same, so
+/// that it is waited for too; it carries nothing that arrives.
+fn in_flight(
+    sent: Result<InFlight<ExchangeBuffer<u8>>, Refused<InFlight<ExchangeBuffer<u8>>>>,
+    range: Range<u64>,
+    flying: &mut Flying,
+) -> Result<()> {
+    match sent {
+        Ok(flight) => flying.push_back((flight, range)),
+        Err(refused) => {
+            flying.push_back((refused.buffer, range.start..range.start));
+            return Err(*refused.error);
+        }
+    }
+    Ok(())
 }
 
 fn arrived(job: &Job, range: &Range<u64>) -> Result<()> {

@@ -383,3 +383,57 @@ fn a_slice_that_is_page_locked_already_goes_straight() {
         assert!(path(&mut on_device).is_staged());
     });
 }
+
+#[test]
+fn a_control_that_was_used_before_does_not_count_for_the_next_transfer() {
+    let machine = Machine::new(options(), Policy::Eager);
+    let (memory, engine) = engine(&machine.device(0));
+    let data = numbers(100_000, 1);
+    let mut on_device = memory.device(data.len()).unwrap();
+    let control = Control::new();
+    engine
+        .upload_part(&data, &mut on_device, 0, &control)
+        .unwrap();
+    control.cancel();
+    let again = engine.upload_part(&data, &mut on_device, 0, &control);
+    assert!(
+        matches!(again, Err(Error::Cancelled { done_bytes: 0, .. })),
+        "{again:?}"
+    );
+    drop((on_device, engine, memory));
+    machine.check_clean();
+}
+
+#[test]
+fn work_of_a_pipeline_that_waits_for_its_own_engine_is_refused() {
+    let machine = Machine::new(options(), Policy::Eager);
+    let (memory, engine) = engine(&machine.device(0));
+    let input = numbers(1_000_000, 2);
+    let mut output = vec![0u32; input.len()];
+    let sizes = ChunkSizes {
+        input: 500_000,
+        output: 500_000,
+    };
+    let outcome = engine.pipeline(
+        &input,
+        &mut output,
+        sizes,
+        |_| Ok(()),
+        |(), _, _, to| engine.upload(&input[..500_000], to).map(drop),
+        &Control::new(),
+    );
+    assert!(matches!(outcome, Err(Error::Threads { .. })), "{outcome:?}");
+    engine
+        .pipeline(
+            &input,
+            &mut output,
+            sizes,
+            |_| Ok(()),
+            |(), stream, from, to| stream.copy(from, to),
+            &Control::new(),
+        )
+        .unwrap();
+    assert!(input == output);
+    drop((engine, memory));
+    machine.check_clean();
+}
