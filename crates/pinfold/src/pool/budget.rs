@@ -4,7 +4,10 @@ use super::options::{PoolOptions, WhenFull};
 use parking_lot::{Condvar, Mutex};
 use pinfold_machine::Machine;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Longer than any program runs.
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Counts the page-locked bytes of a pool.
 pub(super) struct Budget {
@@ -131,7 +134,8 @@ impl Budget {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.when_full {
             WhenFull::Fail => None,
-            WhenFull::Wait(limit) => Instant::now().checked_add(limit),
+            // A limit beyond what the clock can tell is as good as a century.
+            WhenFull::Wait(limit) => Instant::now().checked_add(limit.min(CENTURY)),
         }
     }
 
@@ -149,7 +153,6 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn budget(bytes: u64) -> Budget {
         Budget::new(&PoolOptions {
@@ -169,6 +172,15 @@ mod tests {
         assert_eq!(budget.reserved_and_peak_bytes(), (40, 100));
         budget.reserve(60).unwrap();
         assert!(budget.reserve(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn a_limit_without_end_is_a_wait_all_the_same() {
+        let budget = Budget::new(&PoolOptions {
+            when_full: WhenFull::Wait(Duration::MAX),
+            ..PoolOptions::default()
+        });
+        assert!(budget.deadline().is_some());
     }
 
     #[test]

@@ -237,10 +237,7 @@ impl Registry {
         let ranges = self.ranges.lock();
         let before = ranges.range(..=range.start).next_back();
         before.is_some_and(|(_, entry)| {
-            let is_locked = matches!(
-                entry.state,
-                State::Locked(_) | State::Borrowed | State::Stuck
-            );
+            let is_locked = matches!(entry.state, State::Locked(_) | State::Borrowed);
             is_locked && range.end <= entry.end
         })
     }

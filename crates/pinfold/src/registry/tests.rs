@@ -157,7 +157,7 @@ fn memory_of_other_code_is_borrowed_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_the_driver_does_not_let_go_of_serves_ranges_inside_and_refuses_others() {
+fn what_the_driver_does_not_let_go_of_is_never_shared_again() {
     let (fake, locker) = locker(Fake {
         keeps_all: true,
         ..Fake::default()
@@ -166,12 +166,31 @@ fn what_the_driver_does_not_let_go_of_serves_ranges_inside_and_refuses_others() 
     let claim = registry.enter(&wanted(0..100), &locker).unwrap();
     assert!(!registry.unlock(claim), "an idle range stays as it was");
     assert!(registry.leave(claim, true).is_err());
-    let inner = registry.enter(&wanted(0..50), &locker).unwrap();
-    assert_eq!(inner.found, Found::Shared);
-    registry.leave(inner, true).unwrap();
-    let told = text(registry.enter(&wanted(50..150), &locker));
-    assert!(told.contains("did not let go"), "{told}");
+    assert!(!registry.is_locked(&(0..50)));
+    for range in [0..50, 50..150] {
+        let told = text(registry.enter(&wanted(range), &locker));
+        assert!(told.contains("did not let go"), "{told}");
+    }
     assert_eq!(*fake.calls.lock(), 3);
+}
+
+#[test]
+fn a_range_is_not_unregistered_while_a_part_of_it_is_copied() {
+    let (fake, locker) = locker(Fake::default());
+    let registry = Registry::default();
+    let claim = registry.enter(&wanted(0..100), &locker).unwrap();
+    let copy = registry.slices.copying(&(50..60)).unwrap();
+    assert!(!registry.unlock(claim), "an idle range stays as it was");
+    std::thread::scope(|scope| {
+        let leaving = scope.spawn(|| registry.leave(claim, true));
+        while registry.is_locked(&(0..100)) {
+            std::thread::yield_now();
+        }
+        assert_eq!(fake.locked.lock().len(), 1);
+        drop(copy);
+        leaving.join().unwrap().unwrap();
+    });
+    assert!(fake.locked.lock().is_empty() && registry.ranges.lock().is_empty());
 }
 
 #[test]
