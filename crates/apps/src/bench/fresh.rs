@@ -2,7 +2,7 @@
 //! caches, and by streaming stores, as upload buffers write; then copied to the device, or read by
 //! a kernel in place.
 
-use super::table::{Figure, Table, TablesReport};
+use super::table::{Figure, Table, TableRow, TablesReport};
 use crate::error::Result;
 use crate::progress::Progress;
 use crate::report::{DeviceLabel, Fact};
@@ -106,7 +106,7 @@ fn findings(in_all: &Table, simulated: bool) -> Vec<Fact> {
     let word = if simulated { " (simulated)" } else { "" };
     let mut findings = Vec::new();
     for (stored, streamed) in [(0, 1), (2, 3)] {
-        let pays = |row: &&super::table::TableRow| {
+        let pays = |row: &&TableRow| {
             let ns = |way: usize| row.figures.get(way).copied().flatten().map(|f| f.value);
             ns(streamed).zip(ns(stored)).is_some_and(|(a, b)| a <= b)
         };

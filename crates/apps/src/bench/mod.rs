@@ -105,19 +105,15 @@ impl BenchReport {
         let (Some(over), Some(under)) = (row(over), row(under)) else {
             return;
         };
-        if let Some(text) = ratio_text(over, under) {
+        if under.value > 0.0 {
+            let word = match over.simulated || under.simulated {
+                true => " (simulated)",
+                false => "",
+            };
+            let text = format!("{:.1}×{word}", over.value / under.value);
             self.findings.push(Fact::new(what, text));
         }
     }
-}
-
-/// How many times larger one value is than another; none for a value of nothing.
-fn ratio_text(over: &BenchRow, under: &BenchRow) -> Option<String> {
-    let word = match over.simulated || under.simulated {
-        true => " (simulated)",
-        false => "",
-    };
-    (under.value > 0.0).then(|| format!("{:.1}×{word}", over.value / under.value))
 }
 
 /// Page-locked memory straight from the driver, to compare with.

@@ -2,8 +2,8 @@
 //!
 //! What the host writes for a device it does not read again. Written by ordinary stores it stays in
 //! the core's own caches, and every line that the device then asks for has to be found and fetched
-//! from there. On an H200 behind a Xeon a kernel got 512 KiB of fresh host memory in 23 µs instead
-//! of 35 where it had been written by streaming stores (`bench/results`, `bench-fresh.json`). It is
+//! from there. On an H200 behind a Xeon a kernel got 512 KiB of fresh host memory in 24 µs instead
+//! of 37 where it had been written by streaming stores (`bench/results`, `bench-fresh.json`). It is
 //! what write-combined memory is for, and works in memory of any kind.
 
 /// Below this, the fence costs more than the device gains.

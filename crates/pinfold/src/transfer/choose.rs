@@ -33,6 +33,13 @@ pub enum Path {
     },
 }
 
+impl Path {
+    /// True where the engine's threads move it.
+    pub fn is_staged(&self) -> bool {
+        matches!(self, Path::Staged { .. })
+    }
+}
+
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

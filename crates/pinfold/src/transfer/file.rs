@@ -1,14 +1,13 @@
 //! Files streamed to a device: each thread reads its chunks straight into page-locked slots.
 
+use super::Engine;
 use super::control::Control;
 use super::job::Job;
 use super::lanes::Lanes;
 use super::staged::Place;
-use super::{Engine, Moved, Path};
 use crate::buffer::DeviceBuffer;
 use crate::buffer::raw::check_range;
 use crate::error::{Error, Result};
-use pinfold_model::Direction;
 use pinfold_pool::PAGE_BYTES;
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -117,26 +116,13 @@ impl Engine {
         to: &mut DeviceBuffer<u8>,
         at: usize,
         control: &Control,
-    ) -> Result<Moved> {
+    ) -> Result<()> {
         let bytes = usize::try_from(from.bytes).unwrap_or(usize::MAX);
         check_range(&(at..at.saturating_add(bytes)), to.len())?;
         let place = Place::new::<u8>(to.block(), self.device(), at)?;
         let lanes: &Lanes = &self.inner.lanes;
-        let (_, reason) = self.choose_for(Direction::ToDevice, from.bytes, false);
-        let (path, chunk_bytes) = self.inner.chooser.staged(from.bytes, lanes.slot_bytes());
+        let (_, chunk_bytes) = self.inner.chooser.staged(from.bytes, lanes.slot_bytes());
         let job = Job::new(from.bytes, chunk_bytes, control);
-        lanes.upload(&job, &place, &|at, slot| from.read(at, slot))?;
-        Ok(Moved {
-            bytes: from.bytes,
-            path,
-            reason,
-        })
-    }
-}
-
-impl Path {
-    /// True where the engine's threads move it.
-    pub fn is_staged(&self) -> bool {
-        matches!(self, Path::Staged { .. })
+        lanes.upload(&job, &place, &|at, slot| from.read(at, slot))
     }
 }

@@ -1,17 +1,16 @@
 //! Work on data that lies in ordinary memory, chunk by chunk: while one chunk is on its way to the
 //! device, others are worked on, and others come back.
 
+use super::Engine;
 use super::control::Control;
 use super::job::Job;
 use super::lanes::Lanes;
-use super::{Engine, Moved, Path};
 use crate::buffer::{DeviceBuffer, DownloadBuffer, HandOver, UploadBuffer};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 use parking_lot::Mutex;
 use pinfold_hal::HostWork;
-use pinfold_model::Direction;
 
 /// Elements of a chunk, in and out. The last chunk may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +36,7 @@ impl Engine {
     ///
     /// `make` makes what a thread needs for the work, such as a loaded kernel with its scratch
     /// memory, once for each thread; `work` enqueues the work on one chunk. Chunks are begun in
-    /// order, and may end in any.
+    /// order, and may end in any. `control` tells of the input's bytes.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for chunks of no elements, [`Error::Length`] where input and output
@@ -51,19 +50,20 @@ impl Engine {
         make: impl Fn(&Stream) -> Result<S> + Sync,
         work: impl Fn(&mut S, &Stream, &DeviceBuffer<T>, &mut DeviceBuffer<U>) -> Result<()> + Sync,
         control: &Control,
-    ) -> Result<Moved> {
+    ) -> Result<()> {
+        const { assert!(std::mem::size_of::<T>() > 0) };
         let lanes = &self.inner.lanes;
-        let chunks = check(sizes, input.len(), output.len())?;
-        let bytes = std::mem::size_of_val(input);
+        check(sizes, input.len(), output.len())?;
         let outputs: Vec<Mutex<&mut [U]>> =
             output.chunks_mut(sizes.output).map(Mutex::new).collect();
-        // The job counts chunks; progress is told in them too.
-        let job = Job::new(chunks as u64, 1, control);
+        // The job's chunks are those of the input, so that progress is told in its bytes.
+        let chunk_bytes = (sizes.input * std::mem::size_of::<T>()) as u64;
+        let job = Job::new(std::mem::size_of_val(input) as u64, chunk_bytes, control);
         lanes.on_all(&job, |lane| {
             let stream = &lane.stream;
             let (mut tools, mut kept) = (None, None);
             while let Some(range) = job.claim() {
-                let at = range.start as usize;
+                let at = (range.start / chunk_bytes) as usize;
                 let from = chunk_of(input, at, sizes.input);
                 let mut to = outputs[at].lock();
                 let tools = match &mut tools {
@@ -72,31 +72,22 @@ impl Engine {
                 };
                 let work = |a: &DeviceBuffer<T>, b: &mut DeviceBuffer<U>| work(tools, stream, a, b);
                 kept = Some(one(lanes, stream, kept.take(), from, &mut to, work)?);
-                job.arrived(1);
+                job.arrived(range.end - range.start);
             }
             Ok(())
-        })?;
-        let (_, reason) = self.choose_for(Direction::ToDevice, bytes as u64, false);
-        Ok(Moved {
-            bytes: bytes as u64,
-            path: Path::Staged {
-                threads: lanes.count(),
-                chunk_bytes: (sizes.input * std::mem::size_of::<T>()) as u64,
-            },
-            reason,
         })
     }
 }
 
-/// The number of chunks.
-fn check(sizes: ChunkSizes, input: usize, output: usize) -> Result<usize> {
+/// # Errors
+/// For chunks of no elements, and where the two are not the same number of chunks.
+fn check(sizes: ChunkSizes, input: usize, output: usize) -> Result<()> {
     if sizes.input == 0 || sizes.output == 0 {
         let (start, end, len) = (0, 0, 0);
         return Err(Error::OutOfRange { start, end, len });
     }
     let (got, want) = (output.div_ceil(sizes.output), input.div_ceil(sizes.input));
-    crate::error::same_length("chunks of output", got, want)?;
-    Ok(want)
+    crate::error::same_length("chunks of output", got, want)
 }
 
 fn chunk_of<T>(all: &[T], number: usize, elements: usize) -> &[T] {
