@@ -1,6 +1,7 @@
 //! Scattered blocks and random rows of host memory: kernels that fetch them in place, with the list
 //! as it comes and in the order of address windows, against a loop of copies.
 
+use super::shuffle::Shuffle;
 use super::{BenchReport, BenchRow};
 use crate::error::{JobError, Result};
 use crate::progress::Progress;
@@ -175,8 +176,9 @@ impl Bench<'_> {
     ) -> Result<pinfold::ZeroCopyBuffer<u32>> {
         let (words, table_rows) = (row_bytes / 4, footprint / row_bytes);
         let n = ROWS_MAX.min(FETCHED_BYTES_MAX / row_bytes).min(table_rows);
-        // Each row at most once, as a scatter needs it: an odd stride over a power of two.
-        let row = |k: usize| (k.wrapping_mul(0x9E37_79B1) ^ 0x2545_F491) & (table_rows - 1);
+        // Each row at most once, as a scatter needs it.
+        let shuffle = Shuffle::new(table_rows);
+        let row = |k: usize| shuffle.at(k);
         let mut numbers = self.memory.upload::<u32>(n)?;
         numbers.write_each(|k| row(k) as u32);
         let mut index = self.memory.device::<u32>(n)?;

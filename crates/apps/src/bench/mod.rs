@@ -14,6 +14,7 @@ pub mod model;
 pub mod pin;
 pub mod pool;
 pub mod replay;
+mod shuffle;
 pub mod soak;
 pub mod stage;
 pub mod table;

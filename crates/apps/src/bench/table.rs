@@ -63,6 +63,8 @@ pub struct Table {
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<TableRow>,
+    /// Single measurements: for data and for a page that folds, too many for a terminal.
+    pub details: bool,
 }
 
 /// One row of a table.
@@ -82,6 +84,7 @@ impl Table {
             unit,
             columns: columns.iter().map(|c| (*c).to_owned()).collect(),
             rows: Vec::new(),
+            details: false,
         }
     }
 

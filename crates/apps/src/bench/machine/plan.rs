@@ -30,16 +30,27 @@ const IN_PLACE_BYTES: [u64; 7] = [
     256 << 20,
 ];
 /// What random rows lie in.
-const FOOTPRINT_BYTES: [u64; 7] = [
+const FOOTPRINT_BYTES: [u64; 10] = [
     64 << 20,
     256 << 20,
     512 << 20,
+    768 << 20,
     1 << 30,
+    3 << 29,
+    2 << 30,
     4 << 30,
     8 << 30,
     16 << 30, // rows of 4 bytes are numbered in 32 bits
 ];
-const FOOTPRINT_BYTES_QUICK: [u64; 4] = [256 << 20, 512 << 20, 1 << 30, 4 << 30];
+const FOOTPRINT_BYTES_QUICK: [u64; 7] = [
+    256 << 20,
+    512 << 20,
+    768 << 20,
+    1 << 30,
+    3 << 29,
+    2 << 30,
+    4 << 30,
+];
 const FOOTPRINT_BYTES_SIMULATED: [u64; 2] = [4 << 20, 16 << 20];
 /// A simulated device holds all of it in ordinary memory, and is slower in real time.
 const SIMULATED_BYTES_MAX: u64 = 16 << 20;

@@ -1,6 +1,7 @@
 //! Random rows of host memory, by the size of a row and by what they are spread over: read as they
 //! come, read and written in the order of address windows, and written as they come.
 
+use super::super::shuffle::Shuffle;
 use super::super::table::Figure;
 use super::rig::{LIMIT, Rig, check, fill};
 use crate::error::Result;
@@ -77,19 +78,13 @@ pub(in crate::bench) struct RowsOf {
     to: DeviceBuffer<u32>,
 }
 
-/// The k-th row of a list: an odd factor and a mask visit each row of a power of two once.
-fn row_at(k: usize, table_rows: usize) -> usize {
-    (k.wrapping_mul(0x9E37_79B1) ^ 0x2545_F491) & (table_rows - 1)
-}
-
 impl RowsOf {
     fn new(rig: &mut Rig, footprint_bytes: u64, row_bytes: u32) -> Result<Self> {
         let table_rows = (footprint_bytes / u64::from(row_bytes)) as usize;
         let most = rig.plan.rows_bytes_max / u64::from(row_bytes);
         let count = (rig.plan.rows_max.min(most) as usize).min(table_rows);
-        Self::with_list(rig, footprint_bytes, row_bytes, count, |k| {
-            row_at(k, table_rows)
-        })
+        let shuffle = Shuffle::new(table_rows);
+        Self::with_list(rig, footprint_bytes, row_bytes, count, |k| shuffle.at(k))
     }
 
     /// Any list.
@@ -209,8 +204,9 @@ impl RowsOf {
         let back = rig.pooled.download::<u32>(self.to.len())?;
         let back = rig.stream.download(&self.to, back)?.wait()?;
         let mut sample = (0..SAMPLE).map(|s| (splitmix64(s) % back.len() as u64) as usize);
+        let shuffle = Shuffle::new(table_rows);
         check(sample.all(|i| {
-            let place = row_at(i / words, table_rows) * words + i % words;
+            let place = shuffle.at(i / words) * words + i % words;
             back[i] == word_of(place as u64)
         }))
     }
@@ -225,11 +221,11 @@ fn device_random(rig: &mut Rig, gather: &mut Gather) -> Result<(u64, Figure)> {
     };
     let footprint_bytes = most.min(rig.device.info().memory_bytes / 8);
     let table_rows = (footprint_bytes / 32) as usize;
-    let table_rows = 1 << table_rows.ilog2();
     let mut table = rig.pooled.device::<u32>(table_rows * 8)?;
     rig.stream.fill(&mut table, 0)?;
     let count = (rig.plan.rows_max as usize).min(table_rows);
-    let list = |k| row_at(k, table_rows);
+    let shuffle = Shuffle::new(table_rows);
+    let list = |k| shuffle.at(k);
     let mut at = RowsOf::with_list(rig, table_rows as u64 * 32, 32, count, list)?;
     let bytes = count as u64 * 32;
     let figure = rig.repeat(rig.plan.repeats(bytes), |rig| {

@@ -71,7 +71,7 @@ pub fn run(
             Fact::new("profile", format!("{} ({from})", profile.name)),
             Fact::new("points", count(&families)),
         ],
-        tables: vec![errors(&families), kept(&choices)],
+        tables: vec![errors(&families), kept(&choices), every_point(&families)],
         charts: Vec::new(),
         findings,
     })
@@ -148,7 +148,7 @@ fn sizes<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<f64> {
 
 /// How much more than measured was predicted, as a part of what was measured.
 fn error(outcome: &Outcome) -> f64 {
-    outcome.predicted_ns / outcome.measured_ns - 1.0
+    outcome.predicted_ns / outcome.measured.value - 1.0
 }
 
 /// The value that a part of them does not exceed; `sizes` are in order.
@@ -203,6 +203,21 @@ fn kept(choices: &[Choices]) -> Table {
     table
 }
 
+/// Every point with its prediction and what was measured.
+fn every_point(families: &[Family]) -> Table {
+    let columns = ["predicted", "measured"];
+    let mut table = Table::new("Every point", "points", "ns", &columns);
+    table.details = true;
+    for family in families {
+        for point in &family.outcomes {
+            let predicted = Figure::of(vec![point.predicted_ns]);
+            let name = format!("{}: {}", family.name, point.name);
+            table.row(name, vec![Some(predicted), Some(point.measured)]);
+        }
+    }
+    table
+}
+
 /// The worst point of each family.
 fn worst(families: &[Family]) -> Vec<Fact> {
     let worst = families.iter().filter_map(|family| {
@@ -213,7 +228,7 @@ fn worst(families: &[Family]) -> Vec<Fact> {
             "{}: predicted {:.1} µs, measured {:.1} µs, {:+.1} %",
             worst.name,
             worst.predicted_ns / 1e3,
-            worst.measured_ns / 1e3,
+            worst.measured.value / 1e3,
             100.0 * error(worst)
         );
         Some(Fact::new(&format!("worst of {}", family.name), text))
@@ -229,7 +244,7 @@ mod tests {
         Outcome {
             name: String::new(),
             predicted_ns,
-            measured_ns,
+            measured: Figure::of(vec![measured_ns]),
         }
     }
 

@@ -6,6 +6,7 @@ use super::points::{Draw, Point, way};
 use crate::bench::machine::copies::{Buffers, KINDS};
 use crate::bench::machine::rig::{Rig, SEED, fill, word_of};
 use crate::bench::machine::rows::RowsOf;
+use crate::bench::table::Figure;
 use crate::error::Result;
 use pinfold::buffer::HandOver;
 use pinfold::kernels::gather::Gather;
@@ -19,7 +20,7 @@ use pinfold_model::{Access, Direction, Profile};
 pub(super) struct Outcome {
     pub(super) name: String,
     pub(super) predicted_ns: f64,
-    pub(super) measured_ns: f64,
+    pub(super) measured: Figure,
 }
 
 /// Ways to the same end, and the one that the model takes.
@@ -36,9 +37,9 @@ impl Choice {
         let best = self
             .ways
             .iter()
-            .map(|w| w.measured_ns)
+            .map(|w| w.measured.value)
             .fold(f64::INFINITY, f64::min);
-        chosen.map_or(0.0, |way| way.measured_ns / best - 1.0)
+        chosen.map_or(0.0, |way| way.measured.value / best - 1.0)
     }
 }
 
@@ -55,7 +56,7 @@ fn outcomes(
         Ok(Outcome {
             name: point.name(),
             predicted_ns: point.predicted_ns(profile),
-            measured_ns: figure.value,
+            measured: figure,
         })
     };
     points.iter_mut().map(outcome).collect()
@@ -148,7 +149,7 @@ pub(super) fn ordinary(
                 way(pair[at].direction)
             ),
             predicted_ns: pair[at].predicted_ns,
-            measured_ns: figures[at].value,
+            measured: figures[at],
         };
         let ways = vec![outcome(0, "the driver"), outcome(1, "threads")];
         driver.push(ways[0].clone());

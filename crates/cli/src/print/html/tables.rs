@@ -28,7 +28,11 @@ pub fn tables(report: &TablesReport) -> String {
         }
         @for table in &report.tables {
             h2 { (table.title) @if simulated { " (simulated)" } }
-            .scroll { (matrix(table)) }
+            @if table.details {
+                details { summary { (table.rows.len()) " rows" } .scroll { (matrix(table)) } }
+            } @else {
+                .scroll { (matrix(table)) }
+            }
         }
         p.facts { (units::SPREAD_MEANS) }
     };

@@ -13,7 +13,7 @@ pub fn tables(report: &TablesReport, page: &Page) -> String {
     let facts = report.machine.iter();
     let facts = facts.map(|f| format!("{} {}", f.name, f.value));
     sheet.paragraph(&facts.collect::<Vec<_>>().join(" · "), None);
-    for table in &report.tables {
+    for table in report.tables.iter().filter(|table| !table.details) {
         let unit = match table.unit {
             "ns" => String::new(),
             unit => format!(", {unit}"),
@@ -33,6 +33,11 @@ pub fn tables(report: &TablesReport, page: &Page) -> String {
         });
         let rows: Vec<Vec<String>> = rows.collect();
         sheet.table(&columns, &rows, None);
+    }
+    for table in report.tables.iter().filter(|table| table.details) {
+        let rows = table.rows.len();
+        let note = format!("{}: {rows} rows, with --json or --html.", table.title);
+        sheet.paragraph(&note, None);
     }
     sheet.blank();
     findings(&mut sheet, &report.findings);
