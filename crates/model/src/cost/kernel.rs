@@ -84,11 +84,13 @@ pub fn zero_copy_ns(
         Access::Write => kernel.zero_copy_write_bytes_per_s.value,
     };
     let curves = &profile.curves;
+    // The link carries whole sectors: a row takes as long as one that fills all it touches.
     let rows = |row_bytes: u32, footprint: u64| {
+        let moved = in_sectors(row_bytes);
         let rate = curves
             .zero_copy_rows
-            .rate_bytes_per_s(f64::from(row_bytes), footprint as f64);
-        rate.min(in_order)
+            .rate_bytes_per_s(moved, footprint as f64);
+        rate.min(in_order) * f64::from(row_bytes) / moved
     };
     let rate = match pattern {
         Pattern::Sequential { .. } => in_order,
@@ -127,8 +129,12 @@ pub fn window_order_ns(profile: &Profile, count: u64, number_bytes: u32) -> f64 
         + kernel_device_memory_ns(profile, places, 4 * count)
 }
 
-fn in_sectors(bytes: u32) -> f64 {
-    f64::from(bytes.div_ceil(SECTOR_BYTES)) * f64::from(SECTOR_BYTES)
+/// Bytes of the sectors that a row touches, as the mean over all places that rows of this size
+/// begin at, one behind the other: those are the multiples of the largest power of two in it.
+fn in_sectors(row_bytes: u32) -> f64 {
+    let row_bytes = row_bytes.max(1);
+    let step = SECTOR_BYTES.min(1 << row_bytes.trailing_zeros().min(31));
+    f64::from(row_bytes - step + SECTOR_BYTES)
 }
 
 #[cfg(test)]
@@ -180,6 +186,18 @@ mod tests {
     #[test]
     fn h200_launch_and_wait_is_the_measured_sum() {
         assert_eq!(launch_and_wait_ns(&Profile::h200()), 8300.0);
+    }
+
+    #[test]
+    fn a_row_counts_with_the_sectors_that_it_touches() {
+        for row_bytes in [4u32, 8, 12, 20, 32, 40, 48, 80, 96, 768] {
+            let sectors = |k: u32| {
+                let (first, last) = (k * row_bytes, (k + 1) * row_bytes - 1);
+                last / SECTOR_BYTES - first / SECTOR_BYTES + 1
+            };
+            let mean = f64::from((0..SECTOR_BYTES).map(sectors).sum::<u32>()) / 32.0;
+            assert_eq!(in_sectors(row_bytes), 32.0 * mean, "{row_bytes}");
+        }
     }
 
     #[test]
