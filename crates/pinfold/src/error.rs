@@ -136,6 +136,16 @@ pub enum Error {
         /// The buffer's length.
         len: usize,
     },
+    /// A list of rows that names one which the table does not have.
+    #[error("place {at} of the list names row {row} of a table with {rows} rows")]
+    NoSuchRow {
+        /// The place in the list.
+        at: usize,
+        /// What it names.
+        row: u64,
+        /// Rows of the table.
+        rows: usize,
+    },
     /// A buffer that the device at hand cannot reach.
     #[error(
         "{kind} memory from {site} is not within reach of device {device}: make its `Memory` with \

@@ -9,12 +9,13 @@
 //! ([`staged`]). Small transfers are left to the driver: [`choose`] asks the cost model. A transfer
 //! that owns its memory runs beside the caller ([`handle`]); [`file`] streams files; [`control`] is
 //! how to watch one and stop it. [`rows`] fetches rows of a
-//! table in the better order; [`pipeline`] works on chunks while others are on their way.
+//! mapped table in the better order, [`host_rows`] those of one in ordinary memory; [`pipeline`] works on chunks while others are on their way.
 
 mod choose;
 pub mod control;
 mod file;
 mod handle;
+mod host_rows;
 mod job;
 mod lanes;
 mod pipeline;

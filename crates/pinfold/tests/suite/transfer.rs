@@ -438,3 +438,62 @@ fn work_of_a_pipeline_that_waits_for_its_own_engine_is_refused() {
     drop((engine, memory));
     machine.check_clean();
 }
+
+#[test]
+fn rows_of_a_table_in_ordinary_memory_arrive_and_go_back() {
+    everywhere(1, |place: &Place| {
+        let device = place.device(0);
+        let (memory, engine) = engine(&device);
+        // Rows of 92 bytes: slots begin and end within a row.
+        let (row_len, table_rows, n) = (23, 5000, 3001);
+        let table = numbers(row_len * table_rows, 3);
+        let index: Vec<u64> = (0..n as u64)
+            .map(|k| k * 7919 % table_rows as u64)
+            .collect();
+        let mut rows = memory.device(n * row_len).unwrap();
+        let control = Control::new();
+        engine
+            .upload_rows(&table, row_len, &index, &mut rows, &control)
+            .unwrap();
+        assert_eq!(control.progress().done_bytes, (4 * n * row_len) as u64);
+        let mut back = vec![0; n * row_len];
+        engine.download(&rows, &mut back).unwrap();
+        let mut spread = vec![0; table.len()];
+        let is_listed = |row: usize| index.contains(&(row as u64));
+        engine
+            .download_rows(&rows, row_len, &index, &mut spread, &control)
+            .unwrap();
+        for (k, row) in index.iter().enumerate() {
+            let from = *row as usize * row_len;
+            let want = &table[from..from + row_len];
+            assert_eq!(&back[k * row_len..][..row_len], want, "row {k} up");
+            assert_eq!(&spread[from..from + row_len], want, "row {k} back");
+        }
+        let other = (0..table_rows).find(|row| !is_listed(*row)).unwrap();
+        assert!(spread[other * row_len..][..row_len].iter().all(|w| *w == 0));
+    });
+}
+
+#[test]
+fn lists_of_rows_that_do_not_fit_are_refused() {
+    let machine = Machine::new(options(), Policy::Eager);
+    let device = machine.platform.device(0).unwrap();
+    let (memory, engine) = engine(&device);
+    let control = Control::new();
+    let table = numbers(100, 1);
+    let mut rows = memory.device(20).unwrap();
+    let mut refused = |table: &[u32], row_len, index: &[u32]| {
+        engine
+            .upload_rows(table, row_len, index, &mut rows, &control)
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        refused(&table, 10, &[9, 10]),
+        "place 1 of the list names row 10 of a table with 10 rows"
+    );
+    assert!(refused(&table, 0, &[]).contains("elements of a row"));
+    assert!(refused(&table[..99], 10, &[1, 2]).contains("table of whole rows"));
+    assert!(refused(&table, 10, &[1]).contains("rows on the device"));
+    assert!(refused(&table, usize::MAX, &[1, 2]).contains("table of whole rows"));
+}
