@@ -144,8 +144,8 @@ fn benchmark(
         }
         Bench::Pool => bench::pool::run(device, bars)?,
         Bench::Pin => bench::pin::run(device, bars)?,
-        Bench::Stage => bench::stage::run(device, bars)?,
-        Bench::Gather => bench::gather::run(device, bars)?,
+        Bench::Stage => return deliver(&bench::stage::run(device, bars)?, common, html),
+        Bench::Gather => return deliver(&bench::gather::run(device, bars)?, common, html),
         Bench::Fresh => return deliver(&bench::fresh::run(device, bars)?, common, html),
         Bench::Replay { file } => bench::replay::run(device, file, bars)?,
         Bench::Soak { seconds } => bench::soak::run(device, *seconds, bars)?,

@@ -1,13 +1,15 @@
 //! Scattered blocks and random rows of host memory: kernels that fetch them in place, with the list
 //! as it comes and in the order of address windows, against a loop of copies.
 
+use super::machine::rig::fill;
 use super::shuffle::Shuffle;
-use super::{BenchReport, BenchRow};
+use super::table::{Figure, Table, TablesReport};
 use crate::error::{JobError, Result};
 use crate::progress::Progress;
 use pinfold::buffer::HandOver;
 use pinfold::kernels::gather::{Gather, Order, Piece, PieceList, Rows, RowsMut};
 use pinfold::kernels::splitmix64;
+use pinfold::transfer::{Control, Engine};
 use pinfold::{Bytes, Device, Memory, ScalarCell, Stream};
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ const FOOTPRINTS: [usize; 4] = [256 << 20, 1 << 30, 4 << 30, 8 << 30];
 /// Rows that are fetched, at most this many bytes of them.
 const ROWS_MAX: usize = 4 << 20;
 const FETCHED_BYTES_MAX: usize = 512 << 20;
+/// Tables up to this size are there in ordinary memory too.
+const ORDINARY_BYTES_MAX: usize = 1 << 30;
 /// Address windows of 64 MiB.
 const WINDOW_LOG2: u32 = 26;
 /// A simulated device holds all of it in ordinary memory.
@@ -33,15 +37,26 @@ struct Bench<'r> {
     gather: Gather,
     cell: ScalarCell,
     repeats: usize,
-    report: &'r mut BenchReport,
+    engine: Engine,
+    report: &'r mut TablesReport,
+    blocks: Table,
+    rows: Table,
 }
+
+const BLOCK_WAYS: [&str; 3] = ["a loop of copies", "one launch", "back in one launch"];
+const ROW_WAYS: [&str; 4] = [
+    "as they come",
+    "by windows",
+    "back by windows",
+    "ordinary memory",
+];
 
 /// Measures scattered blocks and rows.
 ///
 /// # Errors
 /// Where memory cannot be had, the device fails, or wrong bytes arrive.
-pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<BenchReport> {
-    let mut report = BenchReport::new("gather", device);
+pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<TablesReport> {
+    let mut report = TablesReport::new("gather", device);
     let memory = Memory::new(device);
     let stream = device.stream()?;
     let room = pinfold_machine::Machine::read().pin_headroom().bytes as usize / 2;
@@ -55,10 +70,18 @@ pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<BenchReport> 
     let mut bench = Bench {
         gather: Gather::load(&memory, &stream)?,
         cell: memory.scalar_cell()?,
+        engine: Engine::new(&memory, device)?,
         memory,
         stream,
         repeats: if device.is_simulated() { 1 } else { 7 },
         report: &mut report,
+        blocks: Table::new("4096 blocks of mapped memory", "size", "GB/s", &BLOCK_WAYS),
+        rows: Table::new(
+            "Random rows of a table in host memory",
+            "rows",
+            "GB/s",
+            &ROW_WAYS,
+        ),
     };
     for bytes in BLOCK_BYTES {
         bench.blocks(bytes)?;
@@ -69,16 +92,12 @@ pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<BenchReport> 
         progress.step();
     }
     progress.end();
+    let tables = [bench.blocks, bench.rows];
+    report.tables.extend(tables);
     Ok(report)
 }
 
 impl Bench<'_> {
-    fn row(&mut self, group: &str, name: String, rates: Vec<f64>) {
-        let simulated = self.stream.device().is_simulated();
-        let row = BenchRow::new(group, name, "GB/s", rates, simulated);
-        self.report.rows.push(row);
-    }
-
     fn now_ns(&self) -> u64 {
         self.stream.device().now_ns()
     }
@@ -142,27 +161,28 @@ impl Bench<'_> {
             blocks.all(|i| back[i] == (i ^ i >> 9 ^ i >> 18) as u8)
         };
         check(back.as_deref().is_some_and(is_right))?;
-        let size = Bytes(bytes as u64);
-        let ways = ["a loop of copies", "one launch", "back in one launch"];
-        let names = ways.map(|way| format!("{way}, {size}"));
-        for (name, rates) in names.iter().zip(rates) {
-            self.row("4096 blocks", name.clone(), rates);
-        }
+        let size = Bytes(bytes as u64).to_string();
+        let figures = rates.map(|rates| Some(Figure::of(rates)));
+        self.blocks.row(&size, figures.to_vec());
         let what = format!("4096 blocks of {size}, one launch against the loop");
-        self.report.ratio(&what, &names[1], &names[0]);
+        let (over, under) = (BLOCK_WAYS[1], BLOCK_WAYS[0]);
+        (self.report).ratio(&what, &self.blocks, &size, over, under);
         Ok(())
     }
 
     /// Random rows of a table in host memory, as they come and by windows; and back.
     fn rows(&mut self, footprint: usize) -> Result<()> {
         let mut table = self.memory.zero_copy::<u32>(footprint / 4)?;
-        for (i, word) in table.iter_mut().enumerate() {
-            *word = word_of(i);
-        }
+        fill(&mut table, word_of);
         let mut table = Some(table);
+        let mut ordinary = Vec::new();
+        if footprint <= ORDINARY_BYTES_MAX {
+            ordinary.resize(footprint / 4, 0);
+            fill(&mut ordinary, word_of);
+        }
         for row_bytes in ROW_BYTES {
             if let Some(lent) = table.take() {
-                table = Some(self.rows_of(lent, footprint, row_bytes)?);
+                table = Some(self.rows_of(lent, &mut ordinary, footprint, row_bytes)?);
             }
         }
         Ok(())
@@ -171,6 +191,7 @@ impl Bench<'_> {
     fn rows_of(
         &mut self,
         table: pinfold::ZeroCopyBuffer<u32>,
+        ordinary: &mut [u32],
         footprint: usize,
         row_bytes: usize,
     ) -> Result<pinfold::ZeroCopyBuffer<u32>> {
@@ -186,11 +207,12 @@ impl Bench<'_> {
         let mut order = self.memory.device::<u32>(n)?;
         let mut to = self.memory.device::<u32>(n * words)?;
         let mut lent = table.lend();
-        let mut rates: [Vec<f64>; 3] = Default::default();
+        let numbers: Vec<u32> = (0..n).map(|k| row(k) as u32).collect();
+        let mut rates: [Vec<f64>; ROW_WAYS.len()] = Default::default();
         for round in 0..=self.repeats {
             let (stream, gather) = (&self.stream, &mut self.gather);
             stream.synchronize()?;
-            let mut times = [stream.device().now_ns(); 4];
+            let mut times = [stream.device().now_ns(); 5];
             let rows = Rows::new(&lent, words)?;
             let windows = rows.windows(WINDOW_LOG2);
             let found = gather.rows(stream, &rows, &index, &mut to, &mut self.cell)?;
@@ -213,9 +235,17 @@ impl Bench<'_> {
             stream.synchronize()?;
             times[3] = stream.device().now_ns();
             check(bad == 0.0)?;
+            if !ordinary.is_empty() {
+                let control = Control::new();
+                (self.engine).upload_rows(ordinary, words, &numbers, &mut to, &control)?;
+                times[4] = stream.device().now_ns();
+            }
             if round > 0 {
                 for (rates, t) in rates.iter_mut().zip(times.windows(2)) {
-                    rates.push((n * row_bytes) as f64 / (t[1] - t[0]) as f64);
+                    let ns = t[1].saturating_sub(t[0]);
+                    if ns > 0 {
+                        rates.push((n * row_bytes) as f64 / ns as f64);
+                    }
                 }
             }
         }
@@ -223,20 +253,18 @@ impl Bench<'_> {
         let back = self.stream.download(&to, back)?.wait()?;
         // A sample tells: every row is as likely to be wrong.
         let mut sample = (0..1000u64).map(|s| (splitmix64(s) % (n * words) as u64) as usize);
-        check(sample.all(|i| back[i] == word_of(row(i / words) * words + i % words)))?;
+        check(sample.all(|i| back[i] == word_of((row(i / words) * words + i % words) as u64)))?;
         let size = format!("{row_bytes} B over {}", Bytes(footprint as u64));
-        let ways = ["as they come", "by windows", "back by windows"];
-        let names = ways.map(|way| format!("{size}, {way}"));
-        for (name, rates) in names.iter().zip(rates) {
-            self.row("random rows", name.clone(), rates);
-        }
+        let figures = rates.map(|rates| (!rates.is_empty()).then(|| Figure::of(rates)));
+        self.rows.row(&size, figures.to_vec());
         let what = format!("rows of {size}, by windows against as they come");
-        self.report.ratio(&what, &names[1], &names[0]);
+        let (over, under) = (ROW_WAYS[1], ROW_WAYS[0]);
+        (self.report).ratio(&what, &self.rows, &size, over, under);
         Ok(lent.wait()?)
     }
 }
 
-fn word_of(i: usize) -> u32 {
+fn word_of(i: u64) -> u32 {
     (i as u32).wrapping_mul(0x85EB_CA6B) ^ (i >> 15) as u32
 }
 

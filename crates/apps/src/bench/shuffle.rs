@@ -2,8 +2,8 @@
 
 /// Numbers below a limit, shuffled.
 ///
-/// A few rounds of an odd factor and a shift are one to one on a power of two; what is not below the
-/// limit goes another round, which keeps it one to one.
+/// A few rounds of an odd factor and a shift are one to one on a power of two; what is not below
+/// the limit goes another round, which keeps it one to one.
 #[derive(Clone, Copy)]
 pub(super) struct Shuffle {
     len: usize,
@@ -20,7 +20,7 @@ impl Shuffle {
         Shuffle { len, bits }
     }
 
-    /// The `k`-th of them, for a `k` below their number; it counts on from the first behind the last.
+    /// The `k`-th of them, for a `k` below their number; behind the last it starts over.
     pub(super) fn at(self, k: usize) -> usize {
         let mut at = k % self.len.max(1);
         loop {

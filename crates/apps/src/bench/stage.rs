@@ -1,7 +1,7 @@
 //! Ordinary memory to the device and back: the driver's own copy, the engine, and page-locked
 //! memory as the ceiling, in turn; and how the engine's threads and slots tell.
 
-use super::{BenchReport, BenchRow};
+use super::table::{Figure, Table, TablesReport};
 use crate::error::{JobError, Result};
 use crate::progress::Progress;
 use crate::report::Fact;
@@ -48,8 +48,8 @@ struct Buffers {
 ///
 /// # Errors
 /// Where memory cannot be had, the device fails, or wrong bytes arrive.
-pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<BenchReport> {
-    let mut report = BenchReport::new("stage", device);
+pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<TablesReport> {
+    let mut report = TablesReport::new("stage", device);
     let memory = Memory::new(device);
     let mut by_driver = EngineOptions::default();
     by_driver.way = Some(Way::Driver);
@@ -67,40 +67,54 @@ pub fn run(device: &Device, progress: &mut dyn Progress) -> Result<BenchReport> 
     };
     let sizes: Vec<usize> = SIZES.into_iter().filter(|n| *n <= largest).collect();
     progress.begin("staging", sizes.len() as u64 + 2);
+    let mut tables = TITLES.map(|title| Table::new(title, "size", "GB/s", &WAYS));
+    tables[0].columns.push(FIRST.to_owned());
     for bytes in sizes {
-        ways.compare(bytes, &mut report)?;
+        ways.compare(bytes, &mut tables, &mut report)?;
         progress.step();
     }
+    report.tables.extend(tables);
     let scale = SCALE_BYTES.min(largest);
-    let threads = THREADS.map(|n| (format!("{n} threads"), Some(n), 2 << 20, 3));
-    scaling(&ways, scale, "threads", threads, &mut report)?;
+    let threads = THREADS.map(|n| {
+        let name = if n == 1 {
+            "1 thread".to_owned()
+        } else {
+            format!("{n} threads")
+        };
+        (name, Some(n), 2 << 20, 3)
+    });
+    report
+        .tables
+        .push(scaling(&ways, scale, "threads", threads)?);
     progress.step();
     let slots = SLOTS.map(|(bytes, slots)| {
         let name = format!("{slots} slots of {}", Bytes(bytes));
         (name, None, bytes, slots)
     });
-    scaling(&ways, scale, "slots", slots, &mut report)?;
+    report.tables.push(scaling(&ways, scale, "slots", slots)?);
     progress.step();
     progress.end();
     let threads = ways.engine.threads();
     report.findings.push(Fact::new("engine's threads", threads));
-    let text = format!("{} at a time", Bytes(scale as u64));
-    report.findings.push(Fact::new("threads and slots", text));
     Ok(report)
 }
 
-/// Six ways, as their names say.
-const WAYS: [&str; 6] = [
-    "driver, to the device",
-    "engine, to the device",
-    "page-locked, to the device",
-    "driver, to the host",
-    "engine, to the host",
-    "page-locked, to the host",
+/// The ways, in each direction.
+const WAYS: [&str; 3] = ["driver", "engine", "page-locked"];
+const TITLES: [&str; 2] = [
+    "Ordinary memory to the device",
+    "The device to ordinary memory",
 ];
+/// A column more, to the device.
+const FIRST: &str = "engine's first";
 
 impl Ways {
-    fn compare(&self, bytes: usize, report: &mut BenchReport) -> Result<()> {
+    fn compare(
+        &self,
+        bytes: usize,
+        tables: &mut [Table; 2],
+        report: &mut TablesReport,
+    ) -> Result<()> {
         let mut buffers = self.buffers(bytes)?;
         let repeats = match (self.device.is_simulated(), bytes) {
             (true, _) => 1,
@@ -108,10 +122,11 @@ impl Ways {
             (_, ..=0x100_0000) => 31,
             _ => 7,
         };
-        let mut rates: [Vec<f64>; WAYS.len()] = Default::default();
-        if bytes >= FIRST_BYTES {
-            self.first(&buffers.ordinary, &mut buffers.there, report)?;
-        }
+        let mut rates: [Vec<f64>; 2 * WAYS.len()] = Default::default();
+        let first = match bytes >= FIRST_BYTES {
+            true => Some(self.first(&buffers.ordinary, &mut buffers.there)?),
+            false => None,
+        };
         for round in 0..=repeats {
             for (way, rates) in rates.iter_mut().enumerate() {
                 let start_ns = self.device.now_ns();
@@ -123,27 +138,22 @@ impl Ways {
             }
         }
         self.check(&buffers)?;
-        let size = Bytes(bytes as u64);
-        for (name, rates) in WAYS.iter().zip(rates) {
-            let name = format!("{name}, {size}");
-            let simulated = self.device.is_simulated();
-            let row = BenchRow::new("ordinary memory", name, "GB/s", rates, simulated);
-            report.rows.push(row);
-        }
-        for (over, under, what) in [(1, 0, "engine against driver"), (4, 3, "and to the host")] {
-            let names = [over, under].map(|way: usize| format!("{}, {size}", WAYS[way]));
-            report.ratio(&format!("{what}, {size}"), &names[0], &names[1]);
+        let size = Bytes(bytes as u64).to_string();
+        let figures: Vec<_> = rates.into_iter().map(|r| Some(Figure::of(r))).collect();
+        let (up, down) = figures.split_at(WAYS.len());
+        tables[0].row(&size, up.iter().copied().chain([first]).collect());
+        tables[1].row(&size, down.to_vec());
+        for (table, what) in tables
+            .iter()
+            .zip(["engine against driver", "and to the host"])
+        {
+            report.ratio(&format!("{what}, {size}"), table, &size, WAYS[1], WAYS[0]);
         }
         Ok(())
     }
 
     /// The first transfer of an engine that has neither threads nor slots yet.
-    fn first(
-        &self,
-        from: &[u8],
-        there: &mut DeviceBuffer<u8>,
-        report: &mut BenchReport,
-    ) -> Result<()> {
+    fn first(&self, from: &[u8], there: &mut DeviceBuffer<u8>) -> Result<Figure> {
         let mut rates = Vec::new();
         for _ in 0..FIRST_REPEATS {
             let memory = Memory::new(&self.device);
@@ -151,11 +161,7 @@ impl Ways {
             Engine::new(&memory, &self.device)?.upload(from, there)?;
             rates.push(from.len() as f64 / (self.device.now_ns() - start_ns) as f64);
         }
-        let name = format!("engine's first transfer, {}", Bytes(from.len() as u64));
-        let simulated = self.device.is_simulated();
-        let row = BenchRow::new("ordinary memory", name, "GB/s", rates, simulated);
-        report.rows.push(row);
-        Ok(())
+        Ok(Figure::of(rates))
     }
 
     fn buffers(&self, bytes: usize) -> Result<Buffers> {
@@ -229,8 +235,7 @@ fn scaling<const N: usize>(
     bytes: usize,
     group: &str,
     shapes: [(String, Option<u32>, u64, u32); N],
-    report: &mut BenchReport,
-) -> Result<()> {
+) -> Result<Table> {
     let mut data = numbers(bytes);
     let mut there = ways.memory.device(bytes)?;
     let mut engines = Vec::new();
@@ -257,16 +262,13 @@ fn scaling<const N: usize>(
     if data != numbers(bytes) {
         return Err(wrong());
     }
-    let simulated = ways.device.is_simulated();
-    for (name, _, [up, down]) in engines {
-        for (way, rates) in [("to the device", up), ("to the host", down)] {
-            let name = format!("{name}, {way}");
-            report
-                .rows
-                .push(BenchRow::new(group, name, "GB/s", rates, simulated));
-        }
+    let title = format!("The engine by {group}, {} at a time", Bytes(bytes as u64));
+    let columns = ["to the device", "to the host"];
+    let mut table = Table::new(&title, group, "GB/s", &columns);
+    for (name, _, rates) in engines {
+        table.row(name, rates.map(|r| Some(Figure::of(r))).to_vec());
     }
-    Ok(())
+    Ok(table)
 }
 
 /// Bytes in which a chunk in the wrong place shows.

@@ -2,6 +2,7 @@
 //! sizes. Plain data, computed here; printers decide how it looks.
 
 use crate::report::{DeviceLabel, Fact};
+use pinfold::Device;
 use pinfold::measure::median;
 use serde::Serialize;
 
@@ -155,6 +156,32 @@ pub struct TablesReport {
 }
 
 impl TablesReport {
+    pub(crate) fn new(bench: &str, device: &Device) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        TablesReport {
+            bench: bench.to_owned(),
+            device: DeviceLabel::of(device),
+            machine: vec![Fact::new("processors", processors)],
+            tables: Vec::new(),
+            charts: Vec::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    /// Notes how many times larger a table's figure is in one column than in another.
+    pub(crate) fn ratio(&mut self, what: &str, table: &Table, row: &str, over: &str, under: &str) {
+        let figures = table.figure(row, over).zip(table.figure(row, under));
+        let Some((over, under)) = figures.filter(|(_, under)| under.value > 0.0) else {
+            return;
+        };
+        let word = match self.device.simulated {
+            true => " (simulated)",
+            false => "",
+        };
+        let text = format!("{:.1}×{word}", over.value / under.value);
+        self.findings.push(Fact::new(what, text));
+    }
+
     /// A table by the beginning of its title.
     pub fn table(&self, title: &str) -> Option<&Table> {
         self.tables.iter().find(|t| t.title.starts_with(title))

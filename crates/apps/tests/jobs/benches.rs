@@ -30,14 +30,15 @@ fn fresh_data_is_written_and_read_by_every_way_at_every_size() {
 #[test]
 fn scattered_blocks_and_rows_arrive_and_one_launch_beats_a_loop() {
     let report = gather::run(&device(), &mut Silent).unwrap();
-    let value = |name: &str| report.value(name).unwrap_or_else(|| panic!("no {name}"));
+    let blocks = report.table("4096 blocks").unwrap();
+    let rate = |size, way| blocks.figure(size, way).unwrap().value;
     for size in ["1.0 KiB", "4.0 KiB", "16.0 KiB"] {
-        let (one, many) = (
-            format!("one launch, {size}"),
-            format!("a loop of copies, {size}"),
-        );
-        assert!(value(&one) > 2.0 * value(&many), "{size}");
+        let (one, many) = (rate(size, "one launch"), rate(size, "a loop of copies"));
+        assert!(one > 2.0 * many, "{size}");
     }
+    let rows = report.table("Random rows").unwrap();
+    let figures = rows.rows.iter().flat_map(|row| &row.figures);
+    assert!(figures.flatten().all(|figure| figure.value > 0.0));
 }
 
 #[test]

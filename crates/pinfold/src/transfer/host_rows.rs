@@ -64,11 +64,12 @@ impl Engine {
         })
     }
 
-    /// Puts rows from the device back into a table in ordinary memory: `table[index[i]] = from[i]`.
-    /// Where the list names a row twice, it becomes one of the two, or a mixture of both.
+    /// Puts rows from the device back into a table in ordinary memory: `table[index[i]] =
+    /// from[i]`. Where the list names a row twice, it becomes one of the two, or a mixture of both.
     ///
     /// # Errors
-    /// As [`upload_rows`](Self::upload_rows). After an error, the rows in the list are not specified.
+    /// As [`upload_rows`](Self::upload_rows). After an error, the rows in the list are not
+    /// specified.
     pub fn download_rows<T: Element, I: RowNumber>(
         &self,
         from: &DeviceBuffer<T>,

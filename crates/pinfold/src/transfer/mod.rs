@@ -8,8 +8,9 @@
 //! stream and a few page-locked slots, which it fills while earlier slots are on the link
 //! ([`staged`]). Small transfers are left to the driver: [`choose`] asks the cost model. A transfer
 //! that owns its memory runs beside the caller ([`handle`]); [`file`] streams files; [`control`] is
-//! how to watch one and stop it. [`rows`] fetches rows of a
-//! mapped table in the better order, [`host_rows`] those of one in ordinary memory; [`pipeline`] works on chunks while others are on their way.
+//! how to watch one and stop it. [`rows`] fetches rows of a mapped table in the better order,
+//! [`host_rows`] those of one in ordinary memory; [`pipeline`] works on chunks while others are on
+//! their way.
 
 mod choose;
 pub mod control;

@@ -94,6 +94,7 @@ fn table(
         unit,
         columns: columns.iter().map(|c| (*c).to_owned()).collect(),
         rows: rows.iter().map(row).collect(),
+        details: false,
     }
 }
 
@@ -142,6 +143,18 @@ pub(crate) fn machine_measured() -> TablesReport {
                     ("to the host", vec![figure(55.2, 7), None, figure(55.1, 7)]),
                 ],
             ),
+            Table {
+                details: true,
+                ..table(
+                    "Every point",
+                    ["point", "µs"],
+                    &["predicted", "measured"],
+                    &[
+                        ("upload of 4.0 KiB, pageable", figures([3.2, 3.6], 9)),
+                        ("upload of 4.0 KiB, page-locked", figures([2.1, 2.0], 9)),
+                    ],
+                )
+            },
         ],
         charts: vec![Chart {
             title: "Copies to the device by kind of memory".to_owned(),
